@@ -84,9 +84,9 @@ async def _load(port: int, pid: int, connections: int, seconds: float) -> Load:
             await connection.ask(request)
             times.append(time.perf_counter() - before)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for connection in opened:
-            group.create_task(work(connection))
+            tasks.create_task(work(connection))
     took = time.perf_counter() - began
     for connection in opened:
         connection.close()

@@ -28,12 +28,12 @@ from delivery.entries.records import AppendBatch, encode_records
 from delivery.group.lag import lag_count, lag_ms
 from delivery.lookup.message_states import STATES, offsets_in
 from goqueue.wire.batch import encode_columns
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.entry import EntryKind
 from node.api.traces import EventsWanted
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.lookup.event_reader import EventReader
 from node.partition.host import PartitionHost
 from tests.one_node import Keys, cluster_of, one_node
@@ -119,7 +119,7 @@ def plan() -> object:
 
 def share() -> object:
     topics = [TopicId(1, number) for number in range(50)]
-    known = [GroupId(topic, number) for topic in topics for number in range(100)]
+    known = [PartitionId(topic, number) for topic in topics for number in range(100)]
     members = {f"m{number:04}": frozenset(topics) for number in range(1000)}
     return sticky(members, known, dict.fromkeys(known, "m0000"))
 
@@ -136,12 +136,12 @@ async def _checked_s(keys: Keys) -> float:
     made = await keys.create_key("k", name="", role="producer", prefixes=("t",), expires_ms=0)
     headers = CIMultiDict({"Authorization": f"Bearer {made.secret}"})
     request = cast("Any", SimpleNamespace(headers=CIMultiDictProxy(headers)))
-    gate, least_s = Gate(keys.checks), 1.0
-    await gate.admit(request, "publish", {"topic": "t"})
+    authenticator, least_s = Authenticator(keys.checks), 1.0
+    await authenticator.admit(request, "publish", {"topic": "t"})
     for _ in range(ROUNDS):
         began_s = time.thread_time()
         for _ in range(CHECKS):
-            await gate.admit(request, "publish", {"topic": "t"})
+            await authenticator.admit(request, "publish", {"topic": "t"})
         least_s = min(least_s, (time.thread_time() - began_s) / CHECKS)
     return least_s
 

@@ -38,10 +38,10 @@ async def lateness(cluster: DevCluster, topic: str, count: int) -> list[float]:
     due_ms = [first_ms + number * int(SPAN_S * 1000) // count for number in range(count)]
     late: dict[int, float] = {}
     receipts: asyncio.Queue[list[str]] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_ack(cluster, count, receipts))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_ack(cluster, count, receipts))
         for number in range(CONSUMERS):
-            group.create_task(_consume(cluster, topic, number, due_ms, late, receipts))
+            tasks.create_task(_consume(cluster, topic, number, due_ms, late, receipts))
         await _publish(cluster, topic, due_ms)
         if time.time() * 1000 > first_ms:
             raise BadAnswer(f"publishing {count} delayed messages took more than {AHEAD_S} s")
@@ -66,9 +66,9 @@ async def _publish(cluster: DevCluster, topic: str, due_ms: list[int]) -> None:
                 raise BadAnswer(answer[:300].decode())
         connection.close()
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(PUBLISHERS):
-            group.create_task(work(number))
+            tasks.create_task(work(number))
 
 
 async def _consume(

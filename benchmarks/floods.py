@@ -83,11 +83,11 @@ async def publish(cluster: DevCluster, seconds: float) -> list[float]:
         times.append(time.perf_counter() - due)
         links.put_nowait(link)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(int(seconds * RATE)):
             due = began + number / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            group.create_task(send(due))
+            tasks.create_task(send(due))
     while not links.empty():
         links.get_nowait().close()
     return times

@@ -61,12 +61,12 @@ async def end_to_end(cluster: DevCluster, topic: str, rate: float, seconds: floa
     pids = cluster.pids()
     cpu_before = cpu_seconds(pids)
     began = clock()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(consume())
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consume())
         for number in range(total):
             await asyncio.sleep(max(0.0, began + number / rate - clock()))
             sent_at[number] = clock()
             connection = await free.get()
-            group.create_task(send(number, connection))
+            tasks.create_task(send(number, connection))
     took = clock() - began
     return Load(total, took, cpu_seconds(pids) - cpu_before, 0, latencies)

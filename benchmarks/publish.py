@@ -78,9 +78,9 @@ async def publish(
             before, now = now, clock()
             latencies.append(now - before)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for connection in opened:
-            group.create_task(work(connection))
+            tasks.create_task(work(connection))
     took = clock() - began
     cpu = cpu_seconds(pids) - cpu_before
     for connection in opened:

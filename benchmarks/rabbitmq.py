@@ -82,9 +82,9 @@ class RabbitMq:
                 times.append(time.perf_counter() - before)
                 number += 1
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             for publisher in opened:
-                group.create_task(work(publisher))
+                tasks.create_task(work(publisher))
         took = time.perf_counter() - began
         cpu = cpu_seconds(pids) - cpu_before
         stored = await self._stored(opened[0], queue, len(times))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from goqueue.wire.types import GroupId, Index, NodeId, Term, TopicId, Voter
+from goqueue.wire.types import Index, NodeId, PartitionId, Term, TopicId, Voter
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.entry import Entry, EntryKind
@@ -47,21 +47,21 @@ class Wire:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.hosts: dict[str, RaftHost] = {}
-        self._out: list[tuple[str, str, GroupId, list[bytes]]] = []
+        self._out: list[tuple[str, str, PartitionId, list[bytes]]] = []
 
     def of(self, node: str) -> Port:
         return Port(self, node)
 
-    def put(self, source: str, target: str, group: GroupId, parts: list[bytes]) -> bool:
+    def put(self, source: str, target: str, partition_id: PartitionId, parts: list[bytes]) -> bool:
         if not self._out:
             self._loop.call_soon(self._deliver)
-        self._out.append((source, target, group, parts))
+        self._out.append((source, target, partition_id, parts))
         return True
 
     def _deliver(self) -> None:
         out, self._out = self._out, []
-        for source, target, group, parts in out:
-            self.hosts[target].receive(NodeId(source), group, memoryview(b"".join(parts)))
+        for source, target, partition_id, parts in out:
+            self.hosts[target].receive(NodeId(source), partition_id, memoryview(b"".join(parts)))
 
 
 class Port:
@@ -69,8 +69,8 @@ class Port:
         self._wire = wire
         self._node = node
 
-    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
-        return self._wire.put(self._node, node, group, parts)
+    def send(self, node: NodeId, partition_id: PartitionId, parts: list[bytes]) -> bool:
+        return self._wire.put(self._node, node, partition_id, parts)
 
     def backlog_bytes(self, node: NodeId) -> int:
         return 0
@@ -163,11 +163,11 @@ class Nodes:
                 ),
                 store,
             )
-        self.ids = [GroupId(TopicId(1, at + 1), 0) for at in range(groups)]
+        self.ids = [PartitionId(TopicId(1, at + 1), 0) for at in range(groups)]
         for at, id in enumerate(self.ids):
             for host in self.wire.hosts.values():
                 preferred = NodeId(NAMES[at % 3])
-                host.start_group(id, voters, Counter(), bootstrap=True, preferred=preferred)
+                host.start_raft_group(id, voters, Counter(), bootstrap=True, preferred=preferred)
         for name, host in self.wire.hosts.items():
             for other in NAMES:
                 if other != name:
@@ -175,10 +175,10 @@ class Nodes:
 
     def leaders(self) -> list[RaftGroup]:
         return [
-            group
+            raft_group
             for host in self.wire.hosts.values()
-            for group in host.groups()
-            if group.is_ready_leader
+            for raft_group in host.raft_groups()
+            if raft_group.is_ready_leader
         ]
 
     async def elected(self) -> list[RaftGroup]:
@@ -200,29 +200,29 @@ class Nodes:
 class Load:
     """Keeps a number of proposals in flight, and remembers how long each took."""
 
-    def __init__(self, groups: list[RaftGroup], in_flight: int, body: bytes) -> None:
+    def __init__(self, raft_groups: list[RaftGroup], in_flight: int, body: bytes) -> None:
         self.times: list[float] = []
         self.failed = 0
-        self._groups = groups
+        self._raft_groups = raft_groups
         self._body = body
         self._in_flight = in_flight
         self.running = True
 
     def start(self) -> None:
-        for group in self._groups:
+        for raft_group in self._raft_groups:
             for _ in range(self._in_flight):
-                self._propose(group)
+                self._propose(raft_group)
 
-    def _propose(self, group: RaftGroup) -> None:
+    def _propose(self, raft_group: RaftGroup) -> None:
         started = time.perf_counter()
 
         def answer(outcome: Outcome, _result: object, _index: Index) -> None:
             self.times.append(time.perf_counter() - started)
             self.failed += outcome is not Outcome.APPLIED
             if self.running:
-                self._propose(group)
+                self._propose(raft_group)
 
-        group.propose(EntryKind.COMMAND, self._body, callback=answer)
+        raft_group.propose(EntryKind.COMMAND, self._body, callback=answer)
 
 
 async def busy(root: str, groups: int, in_flight: int, size: int, seconds: float) -> str:

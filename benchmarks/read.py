@@ -56,9 +56,9 @@ async def read_back(
                 partition, offset = (partition + connections) % len(ends), 0
         connection.close()
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(connections):
-            group.create_task(work(number))
+            tasks.create_task(work(number))
     took = time.perf_counter() - began
     return Load(sum(counts), took, cpu_seconds(pids) - cpu_before, 0, times)
 

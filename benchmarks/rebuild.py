@@ -51,9 +51,9 @@ class Steady:
     stopped: bool = False
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             for number in range(CONNECTIONS):
-                group.create_task(self._run(number))
+                tasks.create_task(self._run(number))
 
     async def _run(self, number: int) -> None:
         connection = await Connection.open(self.address)
@@ -241,7 +241,13 @@ def _compare(cluster: DevCluster, victim: int) -> int:
     for number in range(3):
         store = Store.open(OsDisk(), str(cluster.data(number)), StorageConfig())
         try:
-            log = store.group(next(group for group in store.groups() if group.topic.index))
+            log = store.partition_log(
+                next(
+                    partition_id
+                    for partition_id in store.partition_ids()
+                    if partition_id.topic.index
+                )
+            )
             sealed = [segment for segment in log.segments() if segment.sealed]
             hashes.append({one.first_index: log.segment_hash(one.first_index) for one in sealed})
         finally:

@@ -68,9 +68,9 @@ class Redis:
                 times.append(time.perf_counter() - before)
                 number += 1
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             for reader, writer in opened:
-                group.create_task(work(reader, writer))
+                tasks.create_task(work(reader, writer))
         took = time.perf_counter() - began
         cpu = cpu_seconds([pid]) - cpu_before
         reader, writer = opened[0]

@@ -62,7 +62,7 @@ async def work_until(
             counts.append(count)
             times.append(last - before)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for consumer in consumers:
-            group.create_task(work(consumer))
+            tasks.create_task(work(consumer))
     return Load(sum(counts), last - began, cpu_seconds(pids) - cpu_before, 0, times)

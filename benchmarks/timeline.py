@@ -169,11 +169,11 @@ async def _each(
     cluster: DevCluster, work: Callable[[Connection], Coroutine[Any, Any, None]]
 ) -> None:
     """Connections beside each other, spread over the nodes."""
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(CONNECTIONS):
             address = cluster.addresses[number % len(cluster.addresses)]
             connection = await Connection.open(address)
-            group.create_task(work(connection))
+            tasks.create_task(work(connection))
 
 
 async def _publish(cluster: DevCluster, count: int) -> None:
@@ -222,12 +222,13 @@ async def measure_lookups(report: Report, folder: Path, *, quick: bool) -> None:
         partition = LoggedPartition(OsDisk(), f"{root}/data", config)
         _fill(partition, count)
         began = time.perf_counter()
-        assert await partition.mentions.catch_up(math.inf)
+        assert await partition.message_entries.catch_up(math.inf)
         indexed_s = time.perf_counter() - began
         entries = partition.applied_index
         gc.collect()
         gc.freeze()
-        note = f"{entries:,} entries, {partition.mentions.disk_bytes / entries:.1f} B of index each"
+        index_bytes = partition.message_entries.disk_bytes / entries
+        note = f"{entries:,} entries, {index_bytes:.1f} B of index each"
         report.add(
             LOOKUP_SECTION, Row("indexing, one entry", indexed_s / entries * 1e6, "us", note=note)
         )

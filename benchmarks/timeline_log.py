@@ -11,13 +11,13 @@ from delivery.entries.records import AppendBatch, encode_records
 from delivery.state.partition import PartitionState
 from delivery.timeline.message import Timeline
 from goqueue.wire.batch import encode_columns
-from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId, Voter
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId, TopicId, Voter
 from log.config import StorageConfig
 from log.disk.files import Disk
 from log.entry import Entry, EntryKind, make_entry
 from log.store.directory import Store
 from node.partition.host import PartitionHost
-from node.partition.reading.message_entry_index import PartitionMentions
+from node.partition.reading.message_entry_index import PartitionEntryIndex
 from node.partition.reading.reader import Bounds, PartitionReader
 from node.partition.timeline_lookup import look_up
 
@@ -35,20 +35,20 @@ class LoggedPartition:
     voters: tuple[Voter, ...] = ()
 
     def __init__(self, disk: Disk, root: str, config: StorageConfig) -> None:
-        self.id = GroupId(TopicId(1, 1), 0)
+        self.id = PartitionId(TopicId(1, 1), 0)
         self.store = Store.open(disk, root, config)
-        here = self.id in self.store.groups()
-        self.log = self.store.group(self.id) if here else self.store.create_group(self.id)
+        here = self.id in self.store.partition_ids()
+        self.log = self.store.partition_log(self.id) if here else self.store.create_log(self.id)
         self.workers = ThreadPoolExecutor(2)
         self.now_ms = START_MS
         self.lag_ms: int | None = None
         self.state = PartitionState()
-        self.state.queue.chronicle.vote(1, VOTERS)
+        self.state.queue.outcome_notes.vote(1, VOTERS)
         self._waiting: list[Entry] = []
-        self.mentions = PartitionMentions(
+        self.message_entries = PartitionEntryIndex(
             self.log,
             lambda: self.applied_index,
-            lambda: self.state.queue.chronicle,
+            lambda: self.state.queue.outcome_notes,
             self.workers,
         )
         self.reader = PartitionReader(self.log, self._bounds)

@@ -10,24 +10,24 @@ from functools import partial
 from typing import Any
 
 from goqueue.tasks import TaskSet
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from log.levels import Levels
 from log.store.directory import Store
 from node.broker.node import NodeBroker
 from node.broker_assembly import BrokerBase, broker_of
 from node.cluster.host import FINISHED_LEVEL, ClusterHost
-from node.cluster.membership import Membership
+from node.cluster.membership import BrokerMembership
 from node.cluster.topic_finder import TopicFinder
 from node.cluster.voters import ClusterMembers
 from node.config.node import NodeConfig
 from node.factories import (
-    cluster_upkeep,
-    doors_of,
+    cluster_maintenance,
     front_of,
     level_known,
     own_voter,
     peer_certificates,
     peer_link,
+    ports_of,
     raft_config,
     spans_of,
 )
@@ -46,8 +46,8 @@ from node.partition.reading.message_reader import BatchCache
 from node.peers.clocks import WALL_MS, PeerClocks
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
-from node.placement.leadership_shedder import Yielding
-from node.placement.maintenance import Upkeep
+from node.placement.leadership_shedder import LeadershipShedder
+from node.placement.maintenance import Maintenance
 from node.placement.moves import ReplicaMoves
 from node.placement.steps import MovingPartitions
 from node.queue.redrive_worker import RedriveRunner
@@ -55,12 +55,12 @@ from node.queue.schedule_worker import ScheduleRunner
 from node.queue_assembly import (
     QueueBase,
     QueueParts,
-    errands_of_node,
     group_services,
+    node_tasks,
     queue_parts,
 )
 from node.replicas.local import Replicas, partition_hosts
-from node.replicas.orphans import Strays
+from node.replicas.orphans import OrphanReplicas
 from node.replicas.partition_service import PartitionService
 from node.replicas.reconciler import Reconciler
 from node.replicas.topology import Topology
@@ -92,7 +92,7 @@ class NodeAssembly:
 
     services: ServiceStack
     front: HttpFront
-    upkeep: Upkeep
+    maintenance: Maintenance
     status: NodeStatus
     broker: NodeBroker
     raft: RaftHost
@@ -108,7 +108,7 @@ class _Base:
     """
 
     cluster: ClusterHost
-    membership: Membership
+    membership: BrokerMembership
     status: NodeStatus
 
     def __init__(
@@ -159,8 +159,8 @@ class _Base:
         level = {FINISHED_LEVEL: self.levels.known}
         return {**self.membership.hello(), **self.status.hello(), **level, WALL_MS: wall_ms}
 
-    def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None:
-        self.membership.frame(node, group, frame)
+    def frame(self, node: NodeId, id: PartitionId, frame: memoryview) -> None:
+        self.membership.frame(node, id, frame)
 
     def told(self, node: NodeId, hello: dict[str, Any]) -> None:
         self.clocks.told(node, hello)
@@ -200,7 +200,7 @@ class _Groups:
             base.disks.least_room,
             base.disks.are_stuck,
             lambda: base.store.backpressure,
-            lambda group, leader: self.forwarder.leader_changed(group, leader),
+            lambda id, leader: self.forwarder.leader_changed(id, leader),
             BatchCache(BATCHES_BYTES),
             cluster.has_directory,
             base.levels,
@@ -217,14 +217,14 @@ class _Groups:
             node,
             state=lambda: cluster.state,
             cluster_voters=lambda: tuple(cluster.voters),
-            cluster_group=lambda: cluster.group,
+            cluster_group=lambda: cluster.raft_group,
             find=self.replicas.find,
             is_present=cluster.is_present,
         )
         self.forwarder = Forwarder(node, self.topology, base.link, base.rng, base.metrics)
         cluster.use(self.forwarder, base.link)
         cluster.are_stuck = base.disks.are_stuck
-        self.upkeep = Upkeep(
+        self.maintenance = Maintenance(
             node,
             config=config,
             cluster=cluster,
@@ -233,9 +233,9 @@ class _Groups:
             metrics=base.metrics,
             should_lead=base.disks.should_lead,
         )
-        base.raft.on_snapshot_due = self.upkeep.snapshot_due
+        base.raft.on_snapshot_due = self.maintenance.snapshot_due
         base.raft.on_configured = self._configured
-        base.raft.copies_to_learners = lambda group: is_copied(base.store, group.id)
+        base.raft.copies_to_learners = lambda raft_group: is_copied(base.store, raft_group.id)
         self.healer = self._healer(base)
         self.copies = self._copies(base)
         self.repair = self._repair(base)
@@ -244,7 +244,7 @@ class _Groups:
         self.moves = ReplicaMoves(
             self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
         )
-        self.strays = Strays(base.me, self.replicas, lambda: self.cluster.state, moving.ask)
+        self.orphans = OrphanReplicas(base.me, self.replicas, lambda: cluster.state, moving.ask)
         self._base = base
 
     def _copies(self, base: _Base) -> Copies:
@@ -254,10 +254,10 @@ class _Groups:
             self,
             rng=base.rng,
             bytes_per_s=base.config.raft.copy_bytes_per_s,
-            bound_bytes_s=lambda group: self.cluster.state.layout.throttle_bytes_s(group),
+            bound_bytes_s=lambda id: self.cluster.state.layout.throttle_bytes_s(id),
             room_bytes=lambda: base.space.room_bytes,
-            prepare=self.upkeep.snapshot,
-            renew=lambda group: self.repair.renew_snapshot(group),
+            prepare=self.maintenance.snapshot,
+            renew=lambda id: self.repair.renew_snapshot(id),
         )
 
     def _healer(self, base: _Base) -> Healer:
@@ -266,9 +266,9 @@ class _Groups:
             base.store,
             base.flusher,
             base.link,
-            on_damaged=lambda group: self.repair.give_way(group),
+            on_damaged=lambda id: self.repair.give_way(id),
             on_healed=self._healed,
-            on_hopeless=lambda group: self.repair.copy(group),
+            on_hopeless=lambda id: self.repair.copy(id),
         )
 
     def _repair(self, base: _Base) -> Repair:
@@ -301,40 +301,40 @@ class _Groups:
         self.moves.changed()
         self._base.membership.cluster_changed()
 
-    def _configured(self, group: RaftGroup) -> None:
+    def _configured(self, raft_group: RaftGroup) -> None:
         """Other replicas take part in a group, or it is certain now that they do."""
         self.moves.configured()
 
     # what a copy of a whole replica asks for
 
-    def hold(self, group: GroupId) -> bool:
-        if group != CLUSTER_GROUP:
-            return self.replicas.hold(group)
+    def hold(self, id: PartitionId) -> bool:
+        if id != CLUSTER_GROUP:
+            return self.replicas.hold(id)
         self._base.membership.hold()
         return True
 
-    def release(self, group: GroupId) -> None:
-        if group == CLUSTER_GROUP:
+    def release(self, id: PartitionId) -> None:
+        if id == CLUSTER_GROUP:
             self._base.membership.release()
             return
-        self.replicas.release(group)
-        self._healed(group)
+        self.replicas.release(id)
+        self._healed(id)
 
-    def sources(self, group: GroupId) -> list[NodeId]:
+    def sources(self, id: PartitionId) -> list[NodeId]:
         """Who votes in the group, as far as is known; its leader first. Where the cluster group
         has nothing here to begin from, anybody may know it."""
-        host = self.replicas.find(group)
-        leader = None if host is None else host.group.leader
-        others = {*self.topology.replicas(group), *([leader] if leader else [])}
-        if group == CLUSTER_GROUP and not others:
+        host = self.replicas.find(id)
+        leader = None if host is None else host.raft_group.leader
+        others = {*self.topology.replicas(id), *([leader] if leader else [])}
+        if id == CLUSTER_GROUP and not others:
             others = set(self._base.link.connected())
         others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))
 
-    def _healed(self, group: GroupId) -> None:
-        if group == CLUSTER_GROUP:
+    def _healed(self, id: PartitionId) -> None:
+        if id == CLUSTER_GROUP:
             self._base.membership.healed()
-        self.replicas.healed(group)
+        self.replicas.healed(id)
         self.reconciler.changed()
 
 
@@ -354,19 +354,19 @@ def assemble(
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)
     base.status = status = _status(base, groups, lag)
-    base.membership = Membership(
+    base.membership = BrokerMembership(
         base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link
     )
     base.raft.on_failed = status.replica_failed
-    finder, errands = TopicFinder(cluster), errands_of_node()
-    queue_base = _queue_base(base, groups, groups.partitions, finder, errands)
+    finder, background_tasks = TopicFinder(cluster), node_tasks()
+    queue_base = _queue_base(base, groups, groups.partitions, finder, background_tasks)
     parts = queue_parts(queue_base)
     for_groups = group_services(queue_base, parts)
     own = BrokerBase(config, status, base.flusher, groups.repair.scrub, groups.moves.ask_progress)
     broker = broker_of(own, queue_base, parts, for_groups.signs)
     spans = spans_of(config)
-    doors = doors_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
-    front = front_of(config, broker, base.metrics, spans, doors, base.budgets)
+    ports = ports_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
+    front = front_of(config, broker, base.metrics, spans, ports, base.budgets)
     figures = _figures(base, groups, front, parts)
     pod = _pod(base, groups, broker, begin_anew)
     services = ServiceStack(
@@ -384,27 +384,27 @@ def assemble(
             ("cluster_members", ClusterMembers(cluster, base.clock.now_s)),
             ("copies", groups.copies),
             ("repair", groups.repair),
-            ("upkeep", groups.upkeep),
+            ("upkeep", groups.maintenance),
             *indexers(replicas.all, enabled=base.config.timelines.enabled),
-            ("yielding", Yielding(node, base.disks, groups.upkeep.led)),
-            ("errands", errands),
+            ("yielding", LeadershipShedder(node, base.disks, groups.maintenance.led)),
+            ("errands", background_tasks),
             ("replica_moves", groups.moves),
-            ("strays", groups.strays),
+            ("strays", groups.orphans),
             ("group_sessions", for_groups.sessions),
             ("group_signs", for_groups.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", ScheduleRunner(cluster, broker.records)),
-            *cluster_upkeep(config, cluster, broker),
+            *cluster_maintenance(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),
-            *doors.services,
+            *ports.services,
             ("http", front),
         ],
         stop_timeout_s=STOP_PART_S,
     )
     return NodeAssembly(
-        services, front, groups.upkeep, status, broker, base.raft, base.link, base.metrics
+        services, front, groups.maintenance, status, broker, base.raft, base.link, base.metrics
     )
 
 
@@ -415,7 +415,7 @@ def _pod(
         groups.cluster,
         groups.replicas,
         base.status,
-        groups.upkeep,
+        groups.maintenance,
         broker.placement,
         base.membership,
         base.metrics,
@@ -459,7 +459,7 @@ def _queue_base(
     groups: _Groups,
     service: PartitionService,
     finder: TopicFinder,
-    errands: TaskSet,
+    background_tasks: TaskSet,
 ) -> QueueBase:
     return QueueBase(
         base.me.node,
@@ -469,7 +469,7 @@ def _queue_base(
         forwarder=groups.forwarder,
         topology=groups.topology,
         link=base.link,
-        errands=errands,
+        background_tasks=background_tasks,
         finder=finder,
         rng=base.rng,
         metrics=base.metrics,

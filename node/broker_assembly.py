@@ -26,7 +26,7 @@ from node.lookup.search_counts import SearchCounts
 from node.observe.status import NodeStatus
 from node.placement.views import Progress
 from node.queue_assembly import QueueBase, QueueParts, groups_front, queue_front
-from node.replicas.offsets import EndsCollector
+from node.replicas.offsets import OffsetsCollector
 from node.storage.flusher import Flusher
 from node.storage.repair.scrub import Scrub
 from node.storage.sync import TopicSync
@@ -49,12 +49,12 @@ def broker_of(
 ) -> NodeBroker:
     config, status, cluster = own.config, own.status, base.cluster
     partitions = Partitions(base.finder, base.partitions, base.forwarder, base.link)
-    ends = EndsCollector(base.node, base.topology, base.partitions, base.link)
+    offsets_collector = OffsetsCollector(base.node, base.topology, base.partitions, base.link)
     placement = NodePlacement(
         PlacementParts(
             cluster=cluster,
             nodes=lambda: status.cluster_view().nodes,
-            sizes=ends.sizes,
+            sizes=offsets_collector.sizes,
             progress=own.progress,
             until_led=partial(until_led, cluster, base.replicas),
             request_id=lambda: base.rng.getrandbits(63) or 1,
@@ -64,7 +64,7 @@ def broker_of(
         partitions,
         cluster,
         PartitionReads(base.replicas, base.partitions, base.forwarder),
-        ends,
+        offsets_collector,
         TopicSync(
             base.node, base.partitions, own.flusher, base.link, voters=base.topology.replicas
         ),
@@ -90,7 +90,7 @@ def broker_of(
         parts.taking_part,
     )
     operators = OperatorsFront(
-        NodeItself(config.node_id, status, ends),
+        NodeItself(config.node_id, status, offsets_collector),
         placement,
         NodeUpgrade(cluster, lambda: status.cluster_view().nodes),
         NodeScrubs(base.node, own.scrub, base.link, lambda: cluster.nodes),
@@ -98,7 +98,9 @@ def broker_of(
         NodeArchives(partitions),
     )
     return NodeBroker(
-        NodeTopics(config, cluster, base.replicas, base.finder, ends, status, placement),
+        NodeTopics(
+            config, cluster, base.replicas, base.finder, offsets_collector, status, placement
+        ),
         records,
         queue,
         groups_front(base, parts, signs, queue.queue, records, shares),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from goqueue.wire.errors import OverBudget
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId, Voter
 from log.levels import Levels
 from log.store.directory import Store
 from node.api.auth.hosts import is_loopback
@@ -21,8 +21,8 @@ from node.cluster.host import ClusterHost
 from node.config.auth import AuthConfig
 from node.config.node import NodeConfig
 from node.http.auth.addresses import Addresses
-from node.http.auth.authenticator import Gate
-from node.http.auth.csrf_guard import Guard
+from node.http.auth.authenticator import Authenticator
+from node.http.auth.csrf_guard import CsrfGuard
 from node.http.auth.failures import Failures
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budget, Budgets, Kind, Owner
@@ -35,7 +35,7 @@ from node.queue.receipt_keys import ReceiptKeyRotation
 from node.runtime.service import Service
 from node.runtime.version import VERSION
 from node.security.audit import AuditLog
-from node.security.auth_service import Door
+from node.security.auth_service import AuthService
 from node.security.certificates import Certificates, PeerCertificates, server_context
 from raft.config import RaftConfig
 from raft.configuration import stored_configuration
@@ -50,14 +50,14 @@ def own_voter(config: NodeConfig, store: Store) -> Voter:
     `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
     """
     node = NodeId(config.node_id)
-    if config.others or CLUSTER_GROUP not in store.groups():
+    if config.others or CLUSTER_GROUP not in store.partition_ids():
         return Voter(node, store.incarnation)
-    stored = stored_configuration(store.group(CLUSTER_GROUP))
+    stored = stored_configuration(store.partition_log(CLUSTER_GROUP))
     if [member.node for member in stored.members] != [node]:
         return Voter(node, store.incarnation)
     if config.storage.accept_loss:
-        for group in store.groups():
-            store.group(group).lift_quarantine()
+        for partition_id in store.partition_ids():
+            store.partition_log(partition_id).lift_quarantine()
     return stored.members[0]
 
 
@@ -68,7 +68,7 @@ class OnLink(Protocol):
 
     def hello(self) -> dict[str, Any]: ...
 
-    def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None: ...
+    def frame(self, node: NodeId, partition_id: PartitionId, frame: memoryview) -> None: ...
 
     def told(self, node: NodeId, hello: dict[str, Any]) -> None: ...
 
@@ -116,19 +116,19 @@ def level_known(levels: Levels, link: PeerLink, on_outdated: Callable[[], None])
         on_outdated()
 
 
-def cluster_upkeep(
+def cluster_maintenance(
     config: NodeConfig, cluster: ClusterHost, broker: NodeBroker
 ) -> list[tuple[str, Service]]:
     """What makes keys for receipts, and finishes feature levels unasked, where that is wanted."""
-    upkeep: list[tuple[str, Service]] = [("receipt_keys", ReceiptKeyRotation(cluster))]
+    maintenance: list[tuple[str, Service]] = [("receipt_keys", ReceiptKeyRotation(cluster))]
     if not config.cluster.auto_finish:
-        return upkeep
+        return maintenance
     levels = cluster.levels
 
     def is_due() -> bool:
         return levels.finished < levels.highest and cluster.led_time_ms() is not None
 
-    return [*upkeep, ("level_finisher", LevelFinisher(is_due, broker.upgrade))]
+    return [*maintenance, ("level_finisher", LevelFinisher(is_due, broker.upgrade))]
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:
@@ -173,33 +173,33 @@ def peer_certificates(config: NodeConfig, metrics: Metrics) -> PeerCertificates 
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class PortServices:
     """What stands before the port for clients."""
 
     certificates: Certificates | None
-    door: Door
+    auth_service: AuthService
     audit: AuditLog | None
 
     @property
     def services(self) -> list[tuple[str, Service]]:
         found: list[tuple[str, Service | None]] = [
-            ("door", self.door),
+            ("door", self.auth_service),
             ("audit", self.audit),
             ("client_certificates", self.certificates),
         ]
         return [(name, service) for name, service in found if service is not None]
 
 
-def doors_of(
+def ports_of(
     config: NodeConfig,
     cluster: ClusterHost,
     broker: NodeBroker,
     metrics: Metrics,
     rng: random.Random,
     wall_ms: Callable[[], int],
-) -> Doors:
+) -> PortServices:
     secret = config.cluster.secret.encode()
-    door = Door(config.auth, cluster, wall_ms, rng, metrics.doors, secret)
+    auth_service = AuthService(config.auth, cluster, wall_ms, rng, metrics.doors, secret)
     audit = None
     if config.audit.is_kept(has_keys=config.auth.enabled):
         audit = AuditLog(
@@ -211,7 +211,7 @@ def doors_of(
             wall_ms,
             has_keys=config.auth.enabled,
         )
-    return Doors(client_certificates(config, metrics), door, audit)
+    return PortServices(client_certificates(config, metrics), auth_service, audit)
 
 
 def front_of(
@@ -219,7 +219,7 @@ def front_of(
     broker: NodeBroker,
     metrics: Metrics,
     spans: OtelExport | None,
-    doors: Doors,
+    ports: PortServices,
     budgets: Budgets,
 ) -> HttpFront:
     http = config.http
@@ -235,35 +235,35 @@ def front_of(
         host=http.host,
         port=http.port,
         entrance=Entrance(
-            doors.certificates.contexts[0] if doors.certificates else None,
+            ports.certificates.contexts[0] if ports.certificates else None,
             guard_of(config),
-            gate_of(config.auth, doors.door),
-            doors.door.desk,
+            gate_of(config.auth, ports.auth_service),
+            ports.auth_service.key_admin,
         ),
         limits=within(limits, allowed()),
         budgets=budgets,
-        observers=Observers(metrics, spans, doors.audit),
+        observers=Observers(metrics, spans, ports.audit),
         console=http.console,
     )
 
 
-def gate_of(config: AuthConfig, door: Door) -> Gate:
+def gate_of(config: AuthConfig, auth_service: AuthService) -> Authenticator:
     """Everybody passes it where no keys are asked for."""
-    return Gate(
-        door.checks if config.enabled else None,
+    return Authenticator(
+        auth_service.checks if config.enabled else None,
         metrics_anonymous=config.metrics_anonymous,
         failures=Failures(time.monotonic),
         addresses=Addresses(config.trusted_proxies),
-        sessions=door.sessions if config.enabled else None,
+        sessions=auth_service.sessions if config.enabled else None,
     )
 
 
-def guard_of(config: NodeConfig) -> Guard:
+def guard_of(config: NodeConfig) -> CsrfGuard:
     """Names are judged where only this machine is served, and nobody proves who they are."""
     http = config.http
     advertised = urlsplit(config.http_url).hostname or ""
     judged = is_loopback(http.host)
-    return Guard(
+    return CsrfGuard(
         (*http.hosts, advertised) if judged else None,
         http.cors_origins,
         needs_certificate=http.tls.enabled and bool(http.tls.ca_file),

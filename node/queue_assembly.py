@@ -61,7 +61,7 @@ class QueueBase:
     forwarder: Forwarder
     topology: Topology
     link: PeerLink
-    errands: TaskSet
+    background_tasks: TaskSet
     finder: TopicFinder
     rng: random.Random
     metrics: Metrics
@@ -69,7 +69,7 @@ class QueueBase:
     group_defaults: Mapping[str, object]
 
 
-def errands_of_node() -> TaskSet:
+def node_tasks() -> TaskSet:
     """Small work that outlives the request it came from; too much of it is left undone."""
     return TaskSet("node", "errand_failed", tasks_max=ERRANDS_MAX, grace_s=ERRANDS_STOP_S)
 
@@ -104,12 +104,12 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
     receiver = QueueReceiver(
         base.node,
         service=QueueService(
-            base.node, base.replicas, base.link, base.partitions.confirmed, base.errands
+            base.node, base.replicas, base.link, base.partitions.confirmed, base.background_tasks
         ),
         calls=calls,
         topology=base.topology,
         link=base.link,
-        errands=base.errands,
+        background_tasks=base.background_tasks,
         rng=base.rng,
         metrics=base.metrics,
     )
@@ -141,7 +141,7 @@ def group_services(base: QueueBase, parts: QueueParts) -> GroupServices:
     cluster, link, forwarder = base.cluster, base.link, base.forwarder
     partitions = GroupPartitions(cluster, base.partitions, parts.calls, forwarder, link)
     sessions = GroupSessions(cluster, partitions, link, base.metrics)
-    return GroupServices(sessions, SignsOfLife(cluster, sessions, forwarder, base.errands))
+    return GroupServices(sessions, SignsOfLife(cluster, sessions, forwarder, base.background_tasks))
 
 
 def groups_front(
@@ -158,7 +158,7 @@ def groups_front(
         groups=parts.groups,
         finder=base.finder,
         signs=signs,
-        errands=base.errands,
+        background_tasks=base.background_tasks,
         rng=base.rng,
         requests=parts.requests,
     )

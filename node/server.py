@@ -203,7 +203,7 @@ async def _stop(node: NodeAssembly) -> None:
     _log.info("node_stopping")
     node.status.stopping = True
     node.front.begin_stop()
-    await node.upkeep.hand_over_all(HANDOVER_S)
+    await node.maintenance.hand_over_all(HANDOVER_S)
     await node.services.stop()
     _log.info("node_stopped")
 

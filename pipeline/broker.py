@@ -223,8 +223,8 @@ class Broker:
                 async with turn:
                     return await call(self._transport(None))
 
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(call)) for call in calls]
+            async with asyncio.TaskGroup() as task_group:
+                tasks = [task_group.create_task(one(call)) for call in calls]
             return [task.result() for task in tasks]
 
         try:

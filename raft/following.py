@@ -57,7 +57,7 @@ class Suspect:
         logger.warning(
             "group %s: %s has what its leader has: trusted again", self._state.id, self._state.node
         )
-        self._log.trust()
+        self._log.clear_suspect()
 
 
 class Following:

@@ -25,9 +25,9 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, TopicId
+from goqueue.wire.types import PARTITION_ID_BYTES, PartitionId, TopicId
 
-HEARTBEAT_GROUP = GroupId(TopicId(0, 0), 0xFFFF_FFFF)
+HEARTBEAT_GROUP = PartitionId(TopicId(0, 0), 0xFFFF_FFFF)
 """The address of coalesced heartbeats on the link: no group has it."""
 
 HEAD = struct.Struct("<BBHQ")
@@ -40,7 +40,7 @@ _VOTE_REPLY = struct.Struct("<BBHQQ")
 _BEAT = struct.Struct("<BBHQQQQ")
 _END = struct.Struct("<BBHQQQ")
 _BEATS = struct.Struct("<BBHI")
-_ITEM = struct.Struct(f"<{GROUP_ID_BYTES}sQQQ")
+_ITEM = struct.Struct(f"<{PARTITION_ID_BYTES}sQQQ")
 ITEM_BYTES = _ITEM.size
 ITEMS_MAX = 16_384
 """Heartbeat items per frame: 700 KiB."""

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Term, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Term, Voter
 from log.entry import EntryKind
 from log.errors import FrameDamaged, LogError
 from raft.apply import Apply
@@ -17,7 +17,7 @@ from raft.errors import ConfigurationMismatch, FrameMalformed
 from raft.following import Following, Suspect
 from raft.frames import FrameKind
 from raft.heartbeats import Heartbeats
-from raft.interfaces import Environment, GroupHost, Log, SnapshotWork, StateMachine
+from raft.interfaces import Environment, Log, RaftGroupHost, SnapshotWork, StateMachine
 from raft.log_time import LogClock, LogTime
 from raft.membership import Changes, Membership
 from raft.outbox import Outbox
@@ -74,11 +74,11 @@ class RaftGroup:
 
     def __init__(
         self,
-        id: GroupId,
+        id: PartitionId,
         environment: Environment,
         log: Log,
         machine: StateMachine,
-        host: GroupHost,
+        host: RaftGroupHost,
         *,
         voters: Sequence[Voter],
         learners: Sequence[NodeId] = (),
@@ -298,7 +298,7 @@ class RaftGroup:
     # -- what others may know
 
     @property
-    def id(self) -> GroupId:
+    def id(self) -> PartitionId:
         return self.state.id
 
     @property

@@ -7,14 +7,14 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
-from goqueue.wire.types import GroupId, Incarnation, Lsn, NodeId, Term, Voter
+from goqueue.wire.types import Incarnation, Lsn, NodeId, PartitionId, Term, Voter
 from log.errors import EntryDamaged
 from raft import frames
 from raft.configuration import creating_entry
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
 from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
-from raft.peer import Windows
+from raft.peer import FlowControl
 
 logger = logging.getLogger("raft")
 
@@ -26,11 +26,12 @@ Result = TypeVar("Result")
 class RaftHost:
     """The groups of a node, in the loop's thread. Takes `store.on_durable` for itself.
 
-    `on_failed(group, error)` is called when a replica has stopped itself; `on_snapshot_due(group)`
-    when enough was applied that `group.take_snapshot()` is worth running; `on_configured(group)`
-    when another configuration is in force, or the one in force has committed.
-    `copies_to_learners(group)` says whether learners that hold nothing begin with a copy that the
-    node makes; they are `behind` until they have it, and are sent what follows.
+    `on_failed(raft_group, error)` is called when a replica has stopped itself;
+    `on_snapshot_due(raft_group)` when enough was applied that `raft_group.take_snapshot()` is worth
+    running; `on_configured(raft_group)` when another configuration is in force, or the one in force
+    has committed. `copies_to_learners(raft_group)` says whether learners that hold nothing begin
+    with a copy that the node makes; they are `behind` until they have it, and are sent what
+    follows.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class RaftHost:
         environment: Environment,
         store: LogStore,
         *,
-        group_type: type[RaftGroup] = RaftGroup,
+        raft_group_type: type[RaftGroup] = RaftGroup,
     ) -> None:
         self.node = environment.me.node
         self.config = environment.config
@@ -51,14 +52,14 @@ class RaftHost:
         self._store = store
         self._network = environment.network
         self._scheduler = environment.scheduler
-        self._group_type = group_type
-        self.undurable: dict[Seat, None] = {}
-        self._seats: dict[GroupId, Seat] = {}
-        self._by_key: dict[bytes, Seat] = {}
-        self._leading: dict[Seat, None] = {}
-        self._awake: dict[Seat, None] = {}
+        self._raft_group_type = raft_group_type
+        self.undurable: dict[GroupHandle, None] = {}
+        self._handles: dict[PartitionId, GroupHandle] = {}
+        self._by_key: dict[bytes, GroupHandle] = {}
+        self._leading: dict[GroupHandle, None] = {}
+        self._awake: dict[GroupHandle, None] = {}
         self._connected: dict[NodeId, Incarnation | None] = {}
-        self._windows = Windows(self._network, self.config.peer_window_bytes)
+        self._flow_control = FlowControl(self._network, self.config.peer_window_bytes)
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
@@ -68,9 +69,9 @@ class RaftHost:
 
     # -- groups
 
-    def start_group(
+    def start_raft_group(
         self,
-        id: GroupId,
+        id: PartitionId,
         voters: Sequence[Voter],
         state: StateMachine,
         learners: Sequence[NodeId] = (),
@@ -89,67 +90,71 @@ class RaftHost:
         `learners` receive entries beside the configuration. `preferred` wins the first election if
         it is there. Raises ValueError if the group runs already, ConfigurationMismatch, Unsafe.
         """
-        if id in self._seats or id == HEARTBEAT_GROUP:
+        if id in self._handles or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
-        log = self._store.group(id) if id in self._store.groups() else self._store.create_group(id)
+        log = (
+            self._store.partition_log(id)
+            if id in self._store.partition_ids()
+            else self._store.create_log(id)
+        )
         empty = log.last_index == 0 and not log.quarantined
         founds = bootstrap and not log.suspect and self._me in voters
         if empty and founds:
             log.append([creating_entry(voters, created_ms)])
         elif empty:
-            log.doubt()
+            log.mark_suspect()
         key = id.pack()
-        seat = Seat(self, key, self._windows)
-        seat.group = group = self._group_type(
+        handle = GroupHandle(self, key, self._flow_control)
+        handle.raft_group = raft_group = self._raft_group_type(
             id,
             self._environment,
             log,
             state,
-            seat,
+            handle,
             voters=voters,
             learners=learners,
             preferred=preferred,
         )
-        self._seats[id] = self._by_key[key] = seat
+        self._handles[id] = self._by_key[key] = handle
         try:
-            group.start()
+            raft_group.start()
         except BaseException:
             self._forget(id)
             raise
         for node in self._connected:
-            group.election.peer_connected(node)
-        return group
+            raft_group.election.peer_connected(node)
+        return raft_group
 
-    def stop_group(self, id: GroupId) -> None:
+    def stop_raft_group(self, id: PartitionId) -> None:
         """Stops the replica, if it runs, answering whoever waits; its log stays."""
-        seat = self._seats.get(id)
-        if seat is not None:
-            seat.group.stop()
+        handle = self._handles.get(id)
+        if handle is not None:
+            handle.raft_group.stop()
             self._forget(id)
 
-    def retire_group(self, id: GroupId) -> None:
+    def retire_raft_group(self, id: PartitionId) -> None:
         """Drops this replica's entries for good, once its removal has committed.
 
         Its term and vote stay, and that it may have acknowledged what it no longer holds: should
         this data directory join the group again, no promise is forgotten. Deleting the group from
         the store is for groups that are deleted everywhere.
         """
-        self.stop_group(id)
-        if id not in self._store.groups():
+        self.stop_raft_group(id)
+        if id not in self._store.partition_ids():
             return
-        log = self._store.group(id)
+        log = self._store.partition_log(id)
         hard, newest = log.hard_state, _last_term(log)
-        self._store.remove_group(id)
-        log = self._store.create_group(id)
+        self._store.remove_log(id)
+        log = self._store.create_log(id)
         log.save_hard_state(max(hard.term, newest), hard.vote if hard.term >= newest else None)
-        log.doubt()
+        log.mark_suspect()
 
-    def _forget(self, id: GroupId) -> None:
-        seat = self._seats.pop(id)
-        seat.vacate()
-        self._by_key.pop(seat.key)
+    def _forget(self, id: PartitionId) -> None:
+        handle = self._handles.pop(id)
+        handle.vacate()
+        self._by_key.pop(handle.key)
         for table in (self._leading, self._awake, self.undurable):
-            table.pop(seat, None)
+            table.pop(handle, None)
 
     def stop(self) -> None:
         """Stops all replicas and the timer; idempotent."""
@@ -157,32 +162,32 @@ class RaftHost:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for id in list(self._seats):
-            self.stop_group(id)
+        for id in list(self._handles):
+            self.stop_raft_group(id)
 
     def fail(self, error: Exception) -> None:
         """The store has failed: every replica stops itself, so that others can take over."""
-        for group in self.groups():
-            group.fail(error)
+        for raft_group in self.raft_groups():
+            raft_group.fail(error)
 
-    def group(self, id: GroupId) -> RaftGroup:
+    def raft_group(self, id: PartitionId) -> RaftGroup:
         """A running replica. Raises KeyError."""
-        return self._seats[id].group
+        return self._handles[id].raft_group
 
-    def groups(self) -> list[RaftGroup]:
+    def raft_groups(self) -> list[RaftGroup]:
         """All running replicas, in the order they were started."""
-        return [seat.group for seat in self._seats.values()]
+        return [handle.raft_group for handle in self._handles.values()]
 
     # -- events from outside
 
-    def receive(self, node: NodeId, group: GroupId, frame: memoryview | bytes) -> None:
+    def receive(self, node: NodeId, partition_id: PartitionId, frame: memoryview | bytes) -> None:
         """A frame from the link; whatever is malformed or unknown is dropped."""
         if not isinstance(frame, memoryview):
             frame = memoryview(frame)
-        seat = self._seats.get(group)
-        if seat is not None:
-            self._guard(seat, seat.group.receive, node, frame)
-        elif group == HEARTBEAT_GROUP:
+        handle = self._handles.get(partition_id)
+        if handle is not None:
+            self._guard(handle, handle.raft_group.receive, node, frame)
+        elif partition_id == HEARTBEAT_GROUP:
             self._on_heartbeats(node, frame)
 
     def peer_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> None:
@@ -192,28 +197,30 @@ class RaftHost:
         begins anew must not answer for what was promised before.
         """
         self._connected[node] = incarnation
-        for group in self.groups():
-            group.election.peer_connected(node)
+        for raft_group in self.raft_groups():
+            raft_group.election.peer_connected(node)
 
     def peer_disconnected(self, node: NodeId) -> None:
         """The link to this node is closed: evidence against whatever it leads."""
         self._connected.pop(node, None)
-        for group in self.groups():
-            group.election.peer_disconnected(node)
+        for raft_group in self.raft_groups():
+            raft_group.election.peer_disconnected(node)
 
     def on_durable(self, _lsn: Lsn) -> None:
         """A sync has completed: whatever waited for it is told."""
         waiting, self.undurable = self.undurable, {}
-        for seat in waiting:
-            self._guard(seat, seat.group.on_durable)
+        for handle in waiting:
+            self._guard(handle, handle.raft_group.on_durable)
 
-    def _guard(self, seat: Seat, call: Callable[[*Args], Result], *args: *Args) -> Result | None:
+    def _guard(
+        self, handle: GroupHandle, call: Callable[[*Args], Result], *args: *Args
+    ) -> Result | None:
         """An error nobody expected stops this replica, loudly, and no other."""
         try:
             return call(*args)
         except Exception as error:
-            logger.exception("group %s on %s: unexpected", seat.group.id, self.node)
-            seat.group.fail(error)
+            logger.exception("group %s on %s: unexpected", handle.raft_group.id, self.node)
+            handle.raft_group.fail(error)
             return None
 
     def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
@@ -224,33 +231,33 @@ class RaftHost:
 
     # -- what groups ask for, through their seats
 
-    def wake(self, seat: Seat) -> None:
+    def wake(self, handle: GroupHandle) -> None:
         """Flushes this group at the end of the turn."""
         if not self._awake:
             self._scheduler.call_soon(self._flush)
-        self._awake[seat] = None
+        self._awake[handle] = None
 
     def _flush(self) -> None:
         """Flushes who is awake, as long as the slice of time lasts; the others come next turn."""
         awake, self._awake = self._awake, {}
         until = self._scheduler.now() + self.config.apply_slice_s
-        seats = iter(awake)
-        for seat in seats:
-            self._guard(seat, seat.group.flush)
+        handles = iter(awake)
+        for handle in handles:
+            self._guard(handle, handle.raft_group.flush)
             if self._scheduler.now() >= until:
                 break
-        rest = dict.fromkeys(seats)
+        rest = dict.fromkeys(handles)
         if rest:
             if not self._awake:
                 self._scheduler.call_soon(self._flush)
             self._awake = {**rest, **self._awake}
 
-    def led(self, seat: Seat, leads: bool) -> None:
+    def led(self, handle: GroupHandle, leads: bool) -> None:
         """This group began or ceased to lead."""
         if not leads:
-            self._leading.pop(seat, None)
+            self._leading.pop(handle, None)
             return
-        self._leading[seat] = None
+        self._leading[handle] = None
         if self._beat_at == NEVER:
             self._beat_at = self._scheduler.now() + self.config.heartbeat_s
             self.arm(self._beat_at)
@@ -278,31 +285,33 @@ class RaftHost:
             # Not again and again: a node that always stalls must not keep a dead leader.
             self._forgives_from = now + 2 * self.config.election_max_s
             logger.warning("the loop was stalled for %.3f s", late)
-            for group in self.groups():
-                group.election.forgive(now)
-        for seat in list(self._seats.values()):
-            if seat.group.deadline <= now:
-                self._guard(seat, seat.group.election.on_deadline, now)
+            for raft_group in self.raft_groups():
+                raft_group.election.forgive(now)
+        for handle in list(self._handles.values()):
+            if handle.raft_group.deadline <= now:
+                self._guard(handle, handle.raft_group.election.on_deadline, now)
         if self._beat_at <= now:
             self._beat(now)
-        due = min((group.deadline for group in self.groups()), default=NEVER)
+        due = min((raft_group.deadline for raft_group in self.raft_groups()), default=NEVER)
         self.arm(min(due, self._beat_at))
 
     # -- heartbeats
 
     def _beat(self, now: float) -> None:
         """One frame a peer for all groups led here, and each leader's own look at the time."""
-        for seat in list(self._leading):
-            self._guard(seat, seat.group.on_tick, now)
+        for handle in list(self._leading):
+            self._guard(handle, handle.raft_group.on_tick, now)
         items: dict[NodeId, list[bytes]] = {node: [] for node in self._connected}
-        for seat in self._leading:
-            group = seat.group
-            for node, peer in group.peers.items():
+        for handle in self._leading:
+            raft_group = handle.raft_group
+            for node, peer in raft_group.peers.items():
                 if peer.connected and node in items:
-                    items[node].append(frames.beat_item(seat.key, *group.heartbeats.beat_for(peer)))
+                    items[node].append(
+                        frames.beat_item(handle.key, *raft_group.heartbeats.beat_for(peer))
+                    )
         for node, beats in items.items():
             self._send_items(node, FrameKind.HEARTBEATS, beats)
-            self._windows.wake(node)
+            self._flow_control.wake(node)
         self._beat_at = now + self.config.heartbeat_s if self._leading else NEVER
 
     def _send_items(self, node: NodeId, kind: FrameKind, items: list[bytes]) -> None:
@@ -318,31 +327,35 @@ class RaftHost:
             return
         if kind == FrameKind.HEARTBEAT_ANSWERS:
             for key, term, round_, last in items:
-                seat = self._by_key.get(key)
-                if seat is not None:
-                    self._guard(seat, seat.group.receive_beat_answer, node, term, round_, last)
+                handle = self._by_key.get(key)
+                if handle is not None:
+                    self._guard(
+                        handle, handle.raft_group.receive_beat_answer, node, term, round_, last
+                    )
         elif kind == FrameKind.HEARTBEATS:
             answers = []
             for key, term, commit, round_ in items:
-                seat = self._by_key.get(key)
-                if seat is None:
+                handle = self._by_key.get(key)
+                if handle is None:
                     continue
-                answer = self._guard(seat, seat.group.receive_beat, node, term, commit, round_)
+                answer = self._guard(
+                    handle, handle.raft_group.receive_beat, node, term, commit, round_
+                )
                 if answer is not None:
                     answers.append(frames.beat_item(key, *answer))
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)
 
 
-class Seat:
-    """A group's place in its host, the `GroupHost` that it sees; compared by identity."""
+class GroupHandle:
+    """A group's place in its host, the `RaftGroupHost` that it sees; compared by identity."""
 
-    __slots__ = ("_host", "_windows", "group", "key")
+    __slots__ = ("_flow_control", "_host", "key", "raft_group")
 
-    group: RaftGroup
+    raft_group: RaftGroup
 
-    def __init__(self, host: RaftHost, key: bytes, windows: Windows) -> None:
+    def __init__(self, host: RaftHost, key: bytes, flow_control: FlowControl) -> None:
         self._host = host
-        self._windows = windows
+        self._flow_control = flow_control
         self.key = key
 
     def wake(self) -> None:
@@ -361,30 +374,30 @@ class Seat:
         return self._host.is_connected(node, incarnation)
 
     def reserve(self, node: NodeId, size: int) -> bool:
-        return self._windows.take(node, self, size)
+        return self._flow_control.take(node, self, size)
 
     def release(self, node: NodeId, size: int) -> None:
-        self._windows.give_back(node, size)
+        self._flow_control.give_back(node, size)
 
     def configured(self) -> None:
         if self._host.on_configured is not None:
-            self._host.on_configured(self.group)
+            self._host.on_configured(self.raft_group)
 
     def copies_to_learners(self) -> bool:
         copies = self._host.copies_to_learners
-        return copies is not None and copies(self.group)
+        return copies is not None and copies(self.raft_group)
 
     def failed(self, error: Exception) -> None:
         if self._host.on_failed is not None:
-            self._host.on_failed(self.group, error)
+            self._host.on_failed(self.raft_group, error)
 
     def snapshot_due(self) -> None:
         if self._host.on_snapshot_due is not None:
-            self._host.on_snapshot_due(self.group)
+            self._host.on_snapshot_due(self.raft_group)
 
     def vacate(self) -> None:
         """The group is gone: what it held and waited for is let go."""
-        for peer in self.group.peers.values():
+        for peer in self.raft_group.peers.values():
             self.release(peer.node, peer.reset())
 
 

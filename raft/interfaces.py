@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, Incarnation, Index, Lsn, NodeId, Term, Voter
+from goqueue.wire.types import Incarnation, Index, Lsn, NodeId, PartitionId, Term, Voter
 from log.entry import Entry
-from log.group.journal import HardState
+from log.partition.journal import HardState
 from raft.config import RaftConfig
 
 
@@ -38,7 +38,7 @@ class Scheduler(Protocol):
 class Network(Protocol):
     """Frames to other nodes, in order per node, each whole or lost; never waits."""
 
-    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
+    def send(self, node: NodeId, partition_id: PartitionId, parts: list[bytes]) -> bool:
         """Queues one frame given in parts; False where there is no link."""
         ...
 
@@ -97,7 +97,8 @@ class SnapshotWork(Protocol):
 
 
 class Log(Protocol):
-    """The group's journal, as `log.group.log.GroupLog` is one. Nothing here waits for a sync."""
+    """The group's journal, as `log.partition.log.PartitionLog` is one. Nothing here waits for a
+    sync."""
 
     first_index: Index
 
@@ -125,9 +126,9 @@ class Log(Protocol):
     @property
     def relaxed(self) -> bool: ...
 
-    def trust(self) -> None: ...
+    def clear_suspect(self) -> None: ...
 
-    def doubt(self) -> None: ...
+    def mark_suspect(self) -> None: ...
 
     def save_hard_state(self, term: Term, vote: str | None) -> Lsn: ...
 
@@ -151,16 +152,16 @@ class LogStore(Protocol):
 
     on_durable: Callable[[Lsn], None]
 
-    def groups(self) -> list[GroupId]: ...
+    def partition_ids(self) -> list[PartitionId]: ...
 
-    def group(self, group: GroupId) -> Log: ...
+    def partition_log(self, partition_id: PartitionId) -> Log: ...
 
-    def create_group(self, group: GroupId) -> Log: ...
+    def create_log(self, partition_id: PartitionId) -> Log: ...
 
-    def remove_group(self, group: GroupId) -> None: ...
+    def remove_log(self, partition_id: PartitionId) -> None: ...
 
 
-class GroupHost(Protocol):
+class RaftGroupHost(Protocol):
     """What a group asks of the host that carries it beside the node's other groups."""
 
     def wake(self) -> None:

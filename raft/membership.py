@@ -108,10 +108,10 @@ class Membership:
                         self._configurations.append(self._read(entry))
                 at = entries[-1].index + 1
         except EntryDamaged as error:
-            group = self._state.id
-            logger.error("group %s: configurations after %d not read: %s", group, at, error)
+            partition_id = self._state.id
+            logger.error("group %s: configurations after %d not read: %s", partition_id, at, error)
         self._forget_before(applied)
-        self._seat_peers()
+        self._set_peers()
         self._judge_vote()
 
     def _read(self, entry: Entry) -> Configuration:
@@ -162,7 +162,7 @@ class Membership:
             known.pop(0)
 
     def _come_into_force(self) -> None:
-        self._seat_peers()
+        self._set_peers()
         self._judge_vote()
         self._host.configured()
 
@@ -176,14 +176,14 @@ class Membership:
 
     # -- peers
 
-    def _seat_peers(self) -> None:
+    def _set_peers(self) -> None:
         """Those that receive entries of this node while it leads, in a fixed order."""
         state, configuration = self._state, self.configuration
         voters = {voter.node for voter in configuration.voters}
         named = {member.node for member in configuration.members} | self._readers
         named.discard(state.node)
         for node in [node for node in state.peers if node not in named]:
-            self._unseat(state.peers.pop(node))
+            self._drop_peer(state.peers.pop(node))
         peers = {node: state.peers.get(node) or self._seat(node) for node in sorted(named)}
         for peer in peers.values():
             peer.voter = peer.node in voters
@@ -217,7 +217,7 @@ class Membership:
         named = self.configuration.find(node)
         return self._host.is_connected(node, None if named is None else named.incarnation)
 
-    def _unseat(self, peer: Peer) -> None:
+    def _drop_peer(self, peer: Peer) -> None:
         state = self._state
         self._host.release(peer.node, peer.reset())
         peer.voter = False
@@ -248,7 +248,7 @@ class Membership:
         """From now on this node receives entries, too, in no configuration. Idempotent."""
         if node not in self._readers and node != self._state.node:
             self._readers.add(node)
-            self._seat_peers()
+            self._set_peers()
             if self._state.is_leader:
                 self._host.wake()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from goqueue.wire.types import NodeId
-from raft.interfaces import GroupHost, Network
+from raft.interfaces import Network, RaftGroupHost
 from raft.syncobj import Node
 
 
@@ -66,16 +66,16 @@ class Peer(Node):
         return freed
 
 
-class Windows:
+class FlowControl:
     """Unacknowledged bytes per peer, over all groups of the node."""
 
     def __init__(self, network: Network, limit: int) -> None:
         self._network = network
         self._limit = limit
         self._taken: dict[NodeId, int] = {}
-        self._short: dict[NodeId, dict[GroupHost, None]] = {}
+        self._short: dict[NodeId, dict[RaftGroupHost, None]] = {}
 
-    def take(self, node: NodeId, group: GroupHost, size: int) -> bool:
+    def take(self, node: NodeId, group: RaftGroupHost, size: int) -> bool:
         """False where there is no room: the group is woken later. One frame always fits."""
         taken = self._taken.get(node, 0)
         full = taken and taken + size > self._limit

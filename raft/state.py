@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVarTuple
 
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId
 from raft.errors import Outcome
-from raft.interfaces import Environment, GroupHost, Log, StateMachine
+from raft.interfaces import Environment, Log, RaftGroupHost, StateMachine
 from raft.peer import Peer
 
 logger = logging.getLogger("raft")
@@ -32,11 +32,11 @@ class State:
 
     def __init__(
         self,
-        id: GroupId,
+        id: PartitionId,
         environment: Environment,
         log: Log,
         machine: StateMachine,
-        host: GroupHost,
+        host: RaftGroupHost,
     ) -> None:
         self.id = id
         self.me = environment.me

@@ -21,7 +21,7 @@ from node.broker.node import NodeBroker
 from node.cluster.host import ClusterHost
 from node.config.file import load_config
 from node.partition.host import PartitionHost
-from node.security.key_admin import KeyDesk
+from node.security.key_admin import KeyAdmin
 from node.security.key_checks import KeyChecks, KeyFigures
 
 NOW_MS = 1_736_866_800_000
@@ -154,7 +154,7 @@ def partition_of(broker: NodeBroker, topic: str, partition: int) -> PartitionHos
     return found
 
 
-class Keys(KeyDesk):
+class Keys(KeyAdmin):
     """A node's API keys: its desk, and what proves keys that were made there."""
 
     def __init__(

@@ -107,8 +107,8 @@ class Reader:
     async def followed(self, spans: Sequence[Span]) -> AsyncGenerator[list[Json], None]:
         """New messages of all spans as they come, for ever; an outage is told, and waited out."""
         queue: asyncio.Queue[list[Json]] = asyncio.Queue(maxsize=max(2, len(spans)))
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._follow(span, queue)) for span in spans]
+        async with asyncio.TaskGroup() as task_group:
+            tasks = [task_group.create_task(self._follow(span, queue)) for span in spans]
             try:
                 while True:
                     yield await queue.get()

@@ -37,12 +37,14 @@ class Holder(Protocol):
 class Until:
     """Knows each partition's end, and how far the group has come in it."""
 
-    def __init__(self, time_text: str, ends: dict[int, int | None], floors: dict[int, int]) -> None:
-        """`ends`: the first offset that is not wanted, None where there is none yet; `floors`: all
-        below is settled."""
+    def __init__(
+        self, time_text: str, ends: dict[int, int | None], committed_offsets: dict[int, int]
+    ) -> None:
+        """`ends`: the first offset that is not wanted, None where there is none yet;
+        `committed_offsets`: all below is settled."""
         self._time_text = time_text
         self._open = dict(ends)
-        self._floors = floors
+        self._committed_offsets = committed_offsets
         self._aside: dict[str, Json] = {}
         self._held_s = 0.0
 
@@ -57,20 +59,22 @@ class Until:
     ) -> Until:
         """Asks where each partition has this time, and where the group is."""
         lag = await session.get(join("groups", group, "lag"), topic=topic)
-        floors = {int(one["partition"]): int(one["committed_offset"]) for one in lag["partitions"]}
+        committed_offsets = {
+            int(one["partition"]): int(one["committed_offset"]) for one in lag["partitions"]
+        }
         details = {int(one["partition"]): one for one in partitions}
         found = await asyncio.gather(
             *(_first_at(session, topic, number, time_text) for number in details)
         )
         ends = dict(zip(details, found, strict=True))
         for number, one in details.items():
-            floors[number] = max(floors.get(number, 0), int(one["earliest"]))
-        return cls(time_text, ends, floors)
+            committed_offsets[number] = max(committed_offsets.get(number, 0), int(one["earliest"]))
+        return cls(time_text, ends, committed_offsets)
 
     async def look(self, holder: Holder) -> None:
         """Skip the partitions that have nothing left."""
         for partition, end in list(self._open.items()):
-            if end is not None and self._floors[partition] >= end:
+            if end is not None and self._committed_offsets[partition] >= end:
                 del self._open[partition]
                 await holder.skip(partition)
 
@@ -99,8 +103,10 @@ class Until:
         """What an ack's answer tells of the partitions."""
         for result in results:
             if isinstance(result, Settled):
-                floor = max(self._floors[result.partition], result.committed_offset)
-                self._floors[result.partition] = floor
+                committed_offset = max(
+                    self._committed_offsets[result.partition], result.committed_offset
+                )
+                self._committed_offsets[result.partition] = committed_offset
         await self.look(holder)
 
     async def give_back(self, holder: Holder) -> None:

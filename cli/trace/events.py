@@ -53,9 +53,9 @@ async def events(
         count = (await session.client.topic(topic)).partitions
         numbers = range(count) if partition is None else [partition]
         if follow:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as tasks:
                 for number in numbers:
-                    group.create_task(_print(session, topic, number, after, follow=True))
+                    tasks.create_task(_print(session, topic, number, after, follow=True))
         else:
             for number in numbers:
                 await _print(session, topic, number, after, follow=False)

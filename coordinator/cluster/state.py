@@ -81,7 +81,7 @@ from coordinator.topics.producers import ProducerIds
 from coordinator.topics.settings import TopicConfig, create_config
 from goqueue.wire.errors import Conflict, GoQueueError, TopicExists, UnknownGroup, UnknownTopic
 from goqueue.wire.ids import INTERNAL_TOPICS, validate_topic_name
-from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
 
 __all__ = [
     "Broker",
@@ -172,9 +172,9 @@ class ClusterState:
         """The redrive jobs by id, oldest first."""
         return self._redrives.by_id
 
-    def placement(self, group: GroupId) -> PartitionPlacement | None:
+    def placement(self, partition_id: PartitionId) -> PartitionPlacement | None:
         """Where a partition's replicas are; None for a topic that is not alive."""
-        return self.layout.placement(group)
+        return self.layout.placement(partition_id)
 
     def topic_of(self, id: TopicId) -> Topic | None:
         """The living topic with this id."""

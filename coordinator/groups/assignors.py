@@ -11,19 +11,21 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 
 CHAINS_MAX = 1000
 """How often, at most, a balance is looked for that takes more than one move; what is not found
 then stays as balanced as single moves have made it."""
 
 Subscriptions = Mapping[str, frozenset[TopicId]]
-Assignment = dict[GroupId, str]
-Assignor = Callable[[Subscriptions, Sequence[GroupId], Mapping[GroupId, str]], Assignment]
+Assignment = dict[PartitionId, str]
+Assignor = Callable[[Subscriptions, Sequence[PartitionId], Mapping[PartitionId, str]], Assignment]
 
 
 def sticky(
-    subscriptions: Subscriptions, partitions: Sequence[GroupId], current: Mapping[GroupId, str]
+    subscriptions: Subscriptions,
+    partitions: Sequence[PartitionId],
+    current: Mapping[PartitionId, str],
 ) -> Assignment:
     """Balanced, and with few moves from `current`.
 
@@ -31,7 +33,7 @@ def sticky(
     only what the leaver had. Loads differ by at most one, or as little as subscriptions allow.
     """
     loads = _Loads(subscriptions)
-    homeless: list[GroupId] = []
+    homeless: list[PartitionId] = []
     for partition in partitions:
         owner = current.get(partition, "")
         if partition.topic in subscriptions.get(owner, ()):
@@ -49,7 +51,9 @@ def sticky(
 
 
 def round_robin(
-    subscriptions: Subscriptions, partitions: Sequence[GroupId], _current: Mapping[GroupId, str]
+    subscriptions: Subscriptions,
+    partitions: Sequence[PartitionId],
+    _current: Mapping[PartitionId, str],
 ) -> Assignment:
     """All partitions in turn, to the members in the order of their names."""
     members = sorted(subscriptions)
@@ -67,11 +71,13 @@ def round_robin(
 
 
 def range_of_each_topic(
-    subscriptions: Subscriptions, partitions: Sequence[GroupId], _current: Mapping[GroupId, str]
+    subscriptions: Subscriptions,
+    partitions: Sequence[PartitionId],
+    _current: Mapping[PartitionId, str],
 ) -> Assignment:
     """Of each topic, neighbouring partitions together; the first members get one more."""
     takers = _takers(subscriptions)
-    by_topic: dict[TopicId, list[GroupId]] = {}
+    by_topic: dict[TopicId, list[PartitionId]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition)
     found: Assignment = {}
@@ -148,7 +154,7 @@ class _Loads:
         """How many members subscribe to the topic."""
         return sum(len(self._classes[number]) for number in self._open.get(topic, ()))
 
-    def give(self, member: str, partition: GroupId) -> None:
+    def give(self, member: str, partition: PartitionId) -> None:
         heapq.heappush(self._held[member].setdefault(partition.topic, []), -partition.partition)
         self._changed(member, 1)
 
@@ -183,7 +189,7 @@ class _Loads:
 
     def assignment(self) -> Assignment:
         return {
-            GroupId(topic, -number): member
+            PartitionId(topic, -number): member
             for member, topics in self._held.items()
             for topic, numbers in topics.items()
             for number in numbers
@@ -231,7 +237,7 @@ class _Loads:
         if not numbers:
             del self._held[giver][topic]
         self._changed(giver, -1)
-        self.give(taker, GroupId(topic, number))
+        self.give(taker, PartitionId(topic, number))
 
     def _changed(self, member: str, difference: int) -> None:
         self._load[member] += difference

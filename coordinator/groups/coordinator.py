@@ -23,8 +23,8 @@ from coordinator.commands.members import (
     Partition,
 )
 from coordinator.groups.holdings import HANDING, REVOKING, Holding, short
-from coordinator.groups.membership import Member, Membership
-from goqueue.wire.types import GroupId
+from coordinator.groups.membership import GroupMembership, Member
+from goqueue.wire.types import PartitionId
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Naming:
     """An owner entry that is to be put into a partition's log. See `delivery.entries.ops.Own`."""
 
     group: int
-    partition: GroupId
+    partition: PartitionId
     member: str
     generation: int
     fence: bool
@@ -55,7 +55,7 @@ class Drain:
     It was asked to let go at `since_ms`."""
 
     group: int
-    partition: GroupId
+    partition: PartitionId
     member: str
     since_ms: int
 
@@ -72,7 +72,7 @@ class Work:
 class GroupCoordinator:
     """One leadership of the cluster group. `memberships` is its applied state."""
 
-    def __init__(self, memberships: Callable[[], Mapping[int, Membership]]) -> None:
+    def __init__(self, memberships: Callable[[], Mapping[int, GroupMembership]]) -> None:
         self._memberships = memberships
         self._heard_ms: dict[int, dict[str, int]] = {}
         self._handed: dict[int, dict[Partition, Handed]] = {}
@@ -156,7 +156,9 @@ class GroupCoordinator:
 
     # -- private
 
-    def _add_expired(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
+    def _add_expired(
+        self, work: Work, group: int, membership: GroupMembership, now_ms: int
+    ) -> None:
         expired: list[tuple[str, int]] = []
         heard_ms = self._heard_ms.setdefault(group, {})
         for id, member in membership.members.items():
@@ -166,7 +168,7 @@ class GroupCoordinator:
         if expired:
             work.commands += [ExpireMembers(group, part) for part in _parts(expired)]
 
-    def _add_moving(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
+    def _add_moving(self, work: Work, group: int, membership: GroupMembership, now_ms: int) -> None:
         let_go: dict[tuple[str, bool], list[Partition]] = {}
         for held in membership.moving():
             if held.state == HANDING:
@@ -185,7 +187,7 @@ class GroupCoordinator:
         for (id, fence), partitions in let_go.items():
             work.commands += [LetGo(group, id, part, fence) for part in _parts(partitions)]
 
-    def _add_handed(self, work: Work, group: int, membership: Membership, now_ms: int) -> None:
+    def _add_handed(self, work: Work, group: int, membership: GroupMembership, now_ms: int) -> None:
         waiting = self._handed.get(group, {})
         moving = membership.holdings.moving
         handing = {short(p) for p in moving if moving[p].state == HANDING} if waiting else ()
@@ -195,14 +197,14 @@ class GroupCoordinator:
         if news and self._begin((group, HandOver), now_ms):
             work.commands.append(HandOver(group, news))
 
-    def _news(self, group: int, membership: Membership) -> Iterator[Handed]:
+    def _news(self, group: int, membership: GroupMembership) -> Iterator[Handed]:
         """Those that the group's state waits for. What was redirected meanwhile is kept for what it
         ended: that counts for the owner who is named next."""
         rows = self._handed.get(group, {})
         return (row for row in rows.values() if _is_news(membership, row))
 
     def _add_moving_wakes(
-        self, wakes: list[int], group: int, membership: Membership, held: Holding, now_ms: int
+        self, wakes: list[int], group: int, membership: GroupMembership, held: Holding, now_ms: int
     ) -> None:
         if held.state == HANDING:
             if not self._is_named(group, held):
@@ -238,7 +240,7 @@ class GroupCoordinator:
         if again:
             self._again_ms[one] = now_ms + pause_ms
 
-    def _forget(self, memberships: Mapping[int, Membership], now_ms: int) -> None:
+    def _forget(self, memberships: Mapping[int, GroupMembership], now_ms: int) -> None:
         """What was about members and groups that are gone, or partitions that moved on."""
         for group in [group for group in self._heard_ms if group not in memberships]:
             del self._heard_ms[group]
@@ -282,13 +284,13 @@ def _ends_ms(held: Holding, member: Member) -> int:
     return held.since_ms + member.rebalance_timeout_ms
 
 
-def _is_news(membership: Membership, row: Handed) -> bool:
+def _is_news(membership: GroupMembership, row: Handed) -> bool:
     """Whether the group's state waits for what a log names."""
     held = membership.holdings.named(row.partition)
     return held is not None and held.state == HANDING and row.generation >= held.generation
 
 
-def _is_asked(memberships: Mapping[int, Membership], drain: Drain) -> bool:
+def _is_asked(memberships: Mapping[int, GroupMembership], drain: Drain) -> bool:
     """Whether the member is still being asked to let go."""
     membership = memberships.get(drain.group)
     held = None if membership is None else membership.holdings.get(drain.partition)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.commands.members import Partition
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 
 OWNED, REVOKING, HANDING = "owned", "revoking", "handing"
 
@@ -19,7 +19,7 @@ class Holding:
     `since_ms` is when it was got; while it moves, since when it has paused. `rebalance` moves it.
     """
 
-    partition: GroupId
+    partition: PartitionId
     topic: str
     state: str
     member: str
@@ -30,28 +30,28 @@ class Holding:
     rebalance: int = 0
 
 
-class Holdings(Mapping[GroupId, Holding]):
+class Holdings(Mapping[PartitionId, Holding]):
     """The holdings of one group, also found by member, by short name, and while they move."""
 
     def __init__(self, holdings: Iterable[Holding]) -> None:
-        self._held: dict[GroupId, Holding] = {}
-        self._moving: dict[GroupId, Holding] = {}
-        self._of: dict[str, dict[GroupId, Holding]] = {}
-        self._ids: dict[Partition, GroupId] = {}
+        self._held: dict[PartitionId, Holding] = {}
+        self._moving: dict[PartitionId, Holding] = {}
+        self._of: dict[str, dict[PartitionId, Holding]] = {}
+        self._ids: dict[Partition, PartitionId] = {}
         for held in holdings:
             self.put(held)
 
-    def __getitem__(self, partition: GroupId) -> Holding:
+    def __getitem__(self, partition: PartitionId) -> Holding:
         return self._held[partition]
 
-    def __iter__(self) -> Iterator[GroupId]:
+    def __iter__(self) -> Iterator[PartitionId]:
         return iter(self._held)
 
     def __len__(self) -> int:
         return len(self._held)
 
     @property
-    def moving(self) -> Mapping[GroupId, Holding]:
+    def moving(self) -> Mapping[PartitionId, Holding]:
         """Those that are not where they should be yet."""
         return self._moving
 
@@ -78,7 +78,7 @@ class Holdings(Mapping[GroupId, Holding]):
         else:
             self._moving[partition] = held
 
-    def drop(self, partition: GroupId) -> None:
+    def drop(self, partition: PartitionId) -> None:
         """Nobody has the partition, or will."""
         self._leave(self._held.pop(partition))
         self._moving.pop(partition, None)
@@ -95,11 +95,11 @@ class Holdings(Mapping[GroupId, Holding]):
             del self._of[held.member]
 
 
-def in_order(partitions: Iterable[GroupId]) -> list[GroupId]:
+def in_order(partitions: Iterable[PartitionId]) -> list[PartitionId]:
     """By topic and number; all are of one cluster."""
     return sorted(partitions, key=short)
 
 
-def short(partition: GroupId) -> Partition:
+def short(partition: PartitionId) -> Partition:
     """How commands name a partition."""
     return partition.topic.index, partition.partition

@@ -36,17 +36,17 @@ from coordinator.groups.rebalances import (
 from coordinator.groups.settings import Group
 from coordinator.groups.subscriptions import Matched, Patterns, Subscribed, Subscription, Topics
 from goqueue.wire.errors import UnknownMember
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 
 __all__ = [
     "HANDING",
     "OWNED",
     "REVOKING",
     "SHARED",
+    "GroupMembership",
     "Holding",
     "Member",
     "MemberView",
-    "Membership",
     "MembershipRecord",
     "Topics",
 ]
@@ -105,13 +105,13 @@ class MembershipRecord:
     group_id: int
     generation: int
     members: list[Member]
-    target: list[tuple[GroupId, str]]
+    target: list[tuple[PartitionId, str]]
     holdings: list[Holding]
     rebalances: list[Rebalance] = field(default_factory=list[Rebalance])
     totals: RebalanceTotals = field(default_factory=RebalanceTotals)
 
 
-class Membership:
+class GroupMembership:
     """The members of one group."""
 
     def __init__(self, record: MembershipRecord, patterns: Patterns | None = None) -> None:
@@ -124,7 +124,7 @@ class Membership:
         self._subscribed = Subscribed(patterns or Patterns())
 
     @classmethod
-    def of(cls, group_id: int, patterns: Patterns | None = None) -> Membership:
+    def of(cls, group_id: int, patterns: Patterns | None = None) -> GroupMembership:
         """A group without members."""
         return cls(MembershipRecord(group_id, 0, [], [], []), patterns)
 
@@ -310,10 +310,10 @@ class Membership:
             for _, id, count in self._matched(subscription, topics)
         }
 
-    def _wanted(self, topics: Topics) -> list[GroupId]:
+    def _wanted(self, topics: Topics) -> list[PartitionId]:
         """All partitions that anybody subscribes to, in order."""
         counts = self._matched_by_members(topics)
-        return [GroupId(id, number) for id in sorted(counts) for number in range(counts[id])]
+        return [PartitionId(id, number) for id in sorted(counts) for number in range(counts[id])]
 
     def _rebalance(
         self, cause: str, members: list[str], now_ms: int, group: Group, topics: Topics
@@ -338,14 +338,14 @@ class Membership:
                 self._direct(partition, names.get(partition.topic, ""), now_ms, redirected)
         self._settle_rebalances(now_ms)
 
-    def _current(self) -> dict[GroupId, str]:
+    def _current(self) -> dict[PartitionId, str]:
         """Who has what, or is about to: what sticky assignment sticks to."""
         return {
             partition: self.target.get(partition, held.member)
             for partition, held in self.holdings.items()
         }
 
-    def _direct(self, partition: GroupId, topic: str, now_ms: int, redirected: bool) -> None:
+    def _direct(self, partition: PartitionId, topic: str, now_ms: int, redirected: bool) -> None:
         """Begin, redirect or call off a partition's move."""
         wanted, id = self.target.get(partition, ""), self.generation
         held = self.holdings.get(partition)

@@ -13,7 +13,7 @@ from coordinator.commands.members import (
     MemberResult,
 )
 from coordinator.errors import BadConfig, ClusterFull
-from coordinator.groups.membership import Membership, MembershipRecord, MemberView
+from coordinator.groups.membership import GroupMembership, MembershipRecord, MemberView
 from coordinator.groups.rebalances import MOVES_ALL_MAX, Rebalances
 from coordinator.groups.settings import SESSION_MS, Group, Groups
 from coordinator.groups.subscriptions import Patterns, Topics, subscription_problems
@@ -40,7 +40,7 @@ class Memberships:
         self._groups = groups
         self._topics = topics
         self._patterns = Patterns()
-        self.by_group = {r.group_id: Membership(r, self._patterns) for r in records}
+        self.by_group = {r.group_id: GroupMembership(r, self._patterns) for r in records}
         self._seen: Topics | None = None
         """The topics that all groups have shared; None where that is not known."""
 
@@ -50,9 +50,9 @@ class Memberships:
 
     # -- what is asked
 
-    def of(self, group: Group) -> Membership:
+    def of(self, group: Group) -> GroupMembership:
         """Empty for a group that never had a member."""
-        return self.by_group.get(group.id) or Membership.of(group.id, self._patterns)
+        return self.by_group.get(group.id) or GroupMembership.of(group.id, self._patterns)
 
     def view(self, group: Group, member: str) -> MemberView:
         """What a member is told. Raises UnknownMember."""

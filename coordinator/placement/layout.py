@@ -52,7 +52,7 @@ from coordinator.topics.partitions import (
     with_partitions,
 )
 from goqueue.wire.errors import Conflict, UnknownPartition, UnknownTopic
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId, Voter
 from log.levels import FIRST
 
 CAUSE_CHARACTERS_MAX = 64
@@ -64,14 +64,14 @@ PROBLEMS_MAX = 20
 class LayoutRecord:
     """A layout in a snapshot; desire is in the topics."""
 
-    configurations: list[tuple[GroupId, Configuration]] = field(
-        default_factory=list[tuple[GroupId, Configuration]]
+    configurations: list[tuple[PartitionId, Configuration]] = field(
+        default_factory=list[tuple[PartitionId, Configuration]]
     )
     reassignments: list[Reassignment] = field(default_factory=list[Reassignment])
     gone: list[Voter] = field(default_factory=list[Voter])
     epoch: int = 0
-    dropped: list[tuple[GroupId, Voter, int]] = field(
-        default_factory=list[tuple[GroupId, Voter, int]]
+    dropped: list[tuple[PartitionId, Voter, int]] = field(
+        default_factory=list[tuple[PartitionId, Voter, int]]
     )
     level: int = FIRST
 
@@ -97,9 +97,9 @@ class Layout:
         self._keep = keep
         self.brokers = Brokers(brokers, record.gone, record.level)
         self.reassignments = Reassignments(record.reassignments)
-        self.moving: dict[GroupId, None] = {}
+        self.moving: dict[PartitionId, None] = {}
         """Partitions whose truth is not what is desired."""
-        self.unequal: dict[GroupId, None] = {}
+        self.unequal: dict[PartitionId, None] = {}
         """Partitions that should have another number of replicas than they are to have."""
         self.replicas: Counter[NodeId] = Counter()
         """How many each broker should hold."""
@@ -112,7 +112,7 @@ class Layout:
         self.epoch = record.epoch
         """Counts how often replicas were no longer desired. What is decided carries it."""
         self._dropped = Dropped(record.dropped)
-        self._looks: dict[GroupId, _Look] = {}
+        self._looks: dict[PartitionId, _Look] = {}
 
     def dump(self) -> LayoutRecord:
         """Equal wherever the same commands were applied."""
@@ -131,57 +131,57 @@ class Layout:
         """The living topic with this index in its id."""
         return self._topics.get(index)
 
-    def group(self, partition: Partition) -> GroupId | None:
+    def partition_id(self, partition: Partition) -> PartitionId | None:
         """The full name of a living partition."""
         topic = self._topics.get(partition[0])
         if topic is None or not 0 <= partition[1] < len(topic.partitions):
             return None
-        return GroupId(topic.id, partition[1])
+        return PartitionId(topic.id, partition[1])
 
-    def placement(self, group: GroupId) -> PartitionPlacement | None:
+    def placement(self, id: PartitionId) -> PartitionPlacement | None:
         """Where a partition's replicas should be; None for one that is not alive."""
-        topic = self._topics.get(group.topic.index)
-        if topic is None or topic.id != group.topic or group.partition >= len(topic.partitions):
+        topic = self._topics.get(id.topic.index)
+        if topic is None or topic.id != id.topic or id.partition >= len(topic.partitions):
             return None
-        return topic.partitions[group.partition]
+        return topic.partitions[id.partition]
 
-    def configuration(self, group: GroupId) -> Configuration | None:
+    def configuration(self, id: PartitionId) -> Configuration | None:
         """Who takes part in a partition as far as its leader has told; at first its creators."""
-        known = self._known.get(group)
-        placement = self.placement(group)
+        known = self._known.get(id)
+        placement = self.placement(id)
         if known is None and placement is not None:
             return Configuration(Index(1), placement.creators)
         return known
 
-    def is_as_created(self, group: GroupId) -> bool:
+    def is_as_created(self, id: PartitionId) -> bool:
         """Whether no leader has told of another configuration than that of the creators. A replica
         is emptied only by what has been told."""
-        return group not in self._known
+        return id not in self._known
 
-    def to_be_confirmed(self, group: GroupId) -> int:
+    def to_be_confirmed(self, id: PartitionId) -> int:
         """The epoch that a partition's log must have seen before brokers that are being drained
         are known to take no part in it; 0 where that is known."""
-        last = self._dropped.last(group)
+        last = self._dropped.last(id)
         return max((epoch for node, epoch in last.items() if self._drains(node)), default=0)
 
-    def holders(self, group: GroupId) -> tuple[Voter, ...]:
+    def holders(self, id: PartitionId) -> tuple[Voter, ...]:
         """Who should run a replica: those that should have one, and those that still take part."""
-        placement, configuration = self.placement(group), self.configuration(group)
+        placement, configuration = self.placement(id), self.configuration(id)
         desired = () if placement is None else placement.replicas
         actual = () if configuration is None else configuration.everyone
         return tuple(dict.fromkeys((*desired, *actual)))
 
-    def held_by(self, voter: Voter) -> list[GroupId]:
+    def held_by(self, voter: Voter) -> list[PartitionId]:
         """The partitions of which this one is a holder."""
         return [
-            group
-            for group, look in self._looks.items()
-            if voter.node in look.holders and voter in self.holders(group)
+            id
+            for id, look in self._looks.items()
+            if voter.node in look.holders and voter in self.holders(id)
         ]
 
-    def throttle_bytes_s(self, group: GroupId) -> int:
+    def throttle_bytes_s(self, id: PartitionId) -> int:
         """How fast a moving partition's new replicas may get what they lack; 0: any way."""
-        moves = self.reassignments.of(short(group))
+        moves = self.reassignments.of(short(id))
         return 0 if moves is None else moves.throttle_bytes_s
 
     @property
@@ -194,7 +194,7 @@ class Layout:
         sites = {
             node: Site(broker.zone, broker.takes) for node, broker in self.brokers.by_name.items()
         }
-        desired = {short(group): look.desired for group, look in self._looks.items()}
+        desired = {short(id): look.desired for id, look in self._looks.items()}
         factors = {index: t.config.replication_factor for index, t in self._topics.items()}
         return Picture(sites, desired, factors)
 
@@ -223,17 +223,17 @@ class Layout:
         """A topic was created or changed."""
         self._topics[topic.id.index] = topic
         for number in range(len(topic.partitions)):
-            self._look(GroupId(topic.id, number), time_ms)
+            self._look(PartitionId(topic.id, number), time_ms)
 
     def drop(self, topic: Topic, time_ms: int) -> None:
         """A topic was deleted."""
         del self._topics[topic.id.index]
         for number in range(len(topic.partitions)):
-            group = GroupId(topic.id, number)
-            self._known.pop(group, None)
-            confirmed = self._dropped.forget(group)
-            self.reassignments.ended(short(group), time_ms, DELETED)
-            self._look(group, time_ms)
+            id = PartitionId(topic.id, number)
+            self._known.pop(id, None)
+            confirmed = self._dropped.forget(id)
+            self.reassignments.ended(short(id), time_ms, DELETED)
+            self._look(id, time_ms)
             self._check_drained(confirmed)
 
     # -- brokers
@@ -246,8 +246,8 @@ class Layout:
         registered = self.brokers.register(time_ms, command)
         if registered.replaced:
             node = NodeId(command.node)
-            holding = [group for group, look in self._looks.items() if node in look.desired]
-            self._move({group: self._looks[group].desired for group in holding}, time_ms)
+            holding = [id for id, look in self._looks.items() if node in look.desired]
+            self._move({id: self._looks[id].desired for id in holding}, time_ms)
         return registered
 
     def drain(self, time_ms: int, command: DrainBroker) -> BrokerResult:
@@ -315,14 +315,14 @@ class Layout:
             return result_of(known)
         wanted = self.check_reassign(command)
         moves = [
-            Move(row.topic, row.partition, list(self._looks[group].desired), row.replicas)
-            for group, row in wanted.items()
+            Move(row.topic, row.partition, list(self._looks[id].desired), row.replicas)
+            for id, row in wanted.items()
         ]
         begun = self.reassignments.begin(index, time_ms, command, moves)
-        self._move({group: row.replicas for group, row in wanted.items()}, time_ms)
+        self._move({id: row.replicas for id, row in wanted.items()}, time_ms)
         return result_of(begun)
 
-    def check_reassign(self, command: Reassign) -> dict[GroupId, Row]:
+    def check_reassign(self, command: Reassign) -> dict[PartitionId, Row]:
         """The partitions that this would move. Raises what `reassign` would raise."""
         self._check_plan(command)
         self.reassignments.check_room()
@@ -341,18 +341,18 @@ class Layout:
         """Older tidings, and those of partitions that are gone, are left out."""
         changed = 0
         for row in command.rows:
-            group = CLUSTER_GROUP if row.topic == 0 else self.group((row.topic, row.partition))
-            known = None if group is None else self.configuration(group)
-            if group is None or (known is not None and row.index <= known.index):
+            id = CLUSTER_GROUP if row.topic == 0 else self.partition_id((row.topic, row.partition))
+            known = None if id is None else self.configuration(id)
+            if id is None or (known is not None and row.index <= known.index):
                 continue
             now = Configuration(Index(row.index), row.voters, row.learners, row.epoch)
-            self._known[group] = now
-            confirmed = self._dropped.confirmed(group, now.epoch)
+            self._known[id] = now
+            confirmed = self._dropped.confirmed(id, now.epoch)
             changed += 1
-            if group == CLUSTER_GROUP:
+            if id == CLUSTER_GROUP:
                 self._check_drained(self.brokers.by_name)
             else:
-                self._look(group, time_ms)
+                self._look(id, time_ms)
                 self._check_drained(confirmed)
         return ReplicasNoted(changed)
 
@@ -383,8 +383,8 @@ class Layout:
         factor = topic.config.replication_factor
         if len(row.replicas) != factor or len(set(row.replicas)) != factor:
             return [f"{name}: not {factor} different brokers"]
-        group = self.group((row.topic, row.partition))
-        now = () if group is None else self.holders(group)
+        id = self.partition_id((row.topic, row.partition))
+        now = () if id is None else self.holders(id)
         held = {voter.node for voter in now}
         problems = []
         for node in map(NodeId, row.replicas):
@@ -395,31 +395,31 @@ class Layout:
                 problems.append(f"{name}: broker {node} is {broker.state}")
         return problems
 
-    def _checked(self, row: Row) -> GroupId:
-        group = self.group((row.topic, row.partition))
-        if group is None:
+    def _checked(self, row: Row) -> PartitionId:
+        id = self.partition_id((row.topic, row.partition))
+        if id is None:
             raise UnknownPartition(self._topics[row.topic].name, row.partition)
-        if row.before and tuple(row.before) != self._looks[group].desired:
+        if row.before and tuple(row.before) != self._looks[id].desired:
             raise Overtaken("partitions have moved since this was planned")
-        return group
+        return id
 
     def _roll_back(self, one: Reassignment, time_ms: int) -> None:
         """What can't go back, because a broker that had it may have none any more, goes on."""
         if not one.is_running:
             return
         one.state = CANCELLING
-        back: dict[GroupId, Sequence[str]] = {}
+        back: dict[PartitionId, Sequence[str]] = {}
         for move in one.moves:
-            group = self.group((move.topic, move.partition))
-            if move.state == MOVING and group is not None and self._may_return(group, move):
+            id = self.partition_id((move.topic, move.partition))
+            if move.state == MOVING and id is not None and self._may_return(id, move):
                 move.state = RETURNING
-                back[group] = move.before
+                back[id] = move.before
         self._move(back, time_ms)
         if not one.left:
             one.state = CANCELLED
 
-    def _may_return(self, group: GroupId, move: Move) -> bool:
-        held = {voter.node for voter in self.holders(group)}
+    def _may_return(self, id: PartitionId, move: Move) -> bool:
+        held = {voter.node for voter in self.holders(id)}
         brokers = map(self.brokers.by_name.get, map(NodeId, move.before))
         return all(
             broker is not None and (broker.takes or broker.node in held) for broker in brokers
@@ -427,50 +427,50 @@ class Layout:
 
     def _look_at_dropped(self, node: NodeId, time_ms: int) -> None:
         """The broker's state is another one, and with it what has to be confirmed."""
-        for group in self._dropped.groups(node):
-            self._look(group, time_ms)
+        for id in self._dropped.partition_ids(node):
+            self._look(id, time_ms)
 
     def _drains(self, node: NodeId) -> bool:
         broker = self.brokers.by_name.get(node)
         return broker is not None and broker.state == DRAINING
 
-    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+    def _move(self, wanted: Mapping[PartitionId, Sequence[str]], time_ms: int) -> None:
         self.epoch += 1
         by_topic: dict[int, dict[int, tuple[Voter, ...]]] = {}
-        for group, nodes in wanted.items():
-            by_topic.setdefault(group.topic.index, {})[group.partition] = self.voters(nodes)
+        for id, nodes in wanted.items():
+            by_topic.setdefault(id.topic.index, {})[id.partition] = self.voters(nodes)
         for index, changes in by_topic.items():
             topic = self._topics[index]
             partitions = list(topic.partitions)
             for number, replicas in changes.items():
-                group, before = GroupId(topic.id, number), partitions[number].replicas
-                self._dropped.moved(group, before, replicas, self.epoch)
+                id, before = PartitionId(topic.id, number), partitions[number].replicas
+                self._dropped.moved(id, before, replicas, self.epoch)
                 partitions[number] = partitions[number].moved(replicas)
             moved = with_partitions(topic, partitions)
             self._topics[index] = moved
             self._keep(moved)
             for number in changes:
-                self._look(GroupId(topic.id, number), time_ms)
+                self._look(PartitionId(topic.id, number), time_ms)
 
-    def _look(self, group: GroupId, time_ms: int) -> None:
+    def _look(self, id: PartitionId, time_ms: int) -> None:
         """Count a partition anew."""
-        before = self._looks.pop(group, None)
+        before = self._looks.pop(id, None)
         if before is not None:
             self._count(before, -1)
-        placement, configuration = self.placement(group), self.configuration(group)
-        self.moving.pop(group, None)
-        self.unequal.pop(group, None)
+        placement, configuration = self.placement(id), self.configuration(id)
+        self.moving.pop(id, None)
+        self.unequal.pop(id, None)
         if placement is not None and configuration is not None:
-            holders = frozenset(voter.node for voter in self.holders(group))
-            self._looks[group] = _Look(placement.nodes, holders)
-            self._count(self._looks[group], 1)
-            if len(placement.replicas) != self._topics[group.topic.index].config.replication_factor:
-                self.unequal[group] = None
+            holders = frozenset(voter.node for voter in self.holders(id))
+            self._looks[id] = _Look(placement.nodes, holders)
+            self._count(self._looks[id], 1)
+            if len(placement.replicas) != self._topics[id.topic.index].config.replication_factor:
+                self.unequal[id] = None
             settled = is_settled(placement.replicas, configuration)
             if settled:
-                self.reassignments.settled(short(group), time_ms)
-            if not settled or self.to_be_confirmed(group):
-                self.moving[group] = None
+                self.reassignments.settled(short(id), time_ms)
+            if not settled or self.to_be_confirmed(id):
+                self.moving[id] = None
         if before is not None:
             self._check_drained(sorted(before.holders))
 
@@ -487,7 +487,7 @@ class Layout:
         for node in list(map(NodeId, nodes)):
             if not self._drains(node) or self.held[node] or node in busy:
                 continue
-            if not self._dropped.groups(node):
+            if not self._dropped.partition_ids(node):
                 self.brokers.put(self.brokers.by_name[node], state=DRAINED)
 
     def _told(self, node: NodeId) -> BrokerResult:

@@ -34,7 +34,7 @@ from coordinator.placement.planner import (
 )
 from coordinator.placement.reassignments import DRAIN, FACTOR, LEADERS
 from coordinator.placement.steps import Seen, Step, Waiting, next_step
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 
 AGAIN_MS, AGAIN_MS_MAX = 250, 10_000
 """How soon what failed is tried again; each failure doubles it."""
@@ -68,7 +68,7 @@ class Limits:
 class Ask:
     """A partition's leader is asked how its replicas are (`Seen`)."""
 
-    group: GroupId
+    partition_id: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class Mover:
         self._limits = limits or Limits()
         self._leaves_plans = leaves_plans
         self._planned: list[Reassign] = []
-        self._active: dict[GroupId, _Active] = {}
-        self._news: dict[GroupId, Seen] = {}
+        self._active: dict[PartitionId, _Active] = {}
+        self._news: dict[PartitionId, Seen] = {}
         """What leaders told, and the state does not know yet."""
         self._busy: set[Hashable] = set()
         self._again_ms: dict[Hashable, int] = {}
@@ -129,13 +129,13 @@ class Mover:
         """Plans that can't be made, and why."""
 
     @property
-    def waiting(self) -> dict[GroupId, str]:
+    def waiting(self) -> dict[PartitionId, str]:
         """Partitions that are being moved, and what each waits for, if anything."""
-        return {group: active.waiting for group, active in self._active.items()}
+        return {partition_id: active.waiting for partition_id, active in self._active.items()}
 
-    def behind_bytes(self, group: GroupId) -> int:
+    def behind_bytes(self, partition_id: PartitionId) -> int:
         """What a partition's learners have yet to get, as told last."""
-        active = self._active.get(group)
+        active = self._active.get(partition_id)
         return 0 if active is None or active.seen is None else active.seen.behind_bytes
 
     def collect(self, now_ms: int) -> MoveWork:
@@ -144,26 +144,26 @@ class Mover:
         self._forget(layout)
         self._add_plans(work, layout, now_ms)
         self._take_up(layout, now_ms)
-        for group, active in self._active.items():
-            self._add_move(work, layout, group, active, now_ms)
+        for partition_id, active in self._active.items():
+            self._add_move(work, layout, partition_id, active, now_ms)
         self._add_news(work, layout, now_ms)
         work.commands += self._planned
         self._planned = []
         return work
 
-    def seen(self, group: GroupId, seen: Seen | None, now_ms: int) -> None:
+    def seen(self, partition_id: PartitionId, seen: Seen | None, now_ms: int) -> None:
         """What a partition's leader answers; None where nobody does."""
-        self._busy.discard(group)
-        self._note(group, seen, now_ms)
+        self._busy.discard(partition_id)
+        self._note(partition_id, seen, now_ms)
 
-    def told(self, group: GroupId, seen: Seen) -> None:
+    def told(self, partition_id: PartitionId, seen: Seen) -> None:
         """What a partition's leader tells unasked, where its configuration is not the one that the
         cluster knows: a step came late, or nobody heard how it ended."""
-        self._keep_news(group, seen)
+        self._keep_news(partition_id, seen)
 
     def stepped(self, step: Step, seen: Seen | None, now_ms: int) -> None:
         """How a partition is after a step, taken or refused; None where that is not known."""
-        self.seen(step.group, seen, now_ms)
+        self.seen(step.partition_id, seen, now_ms)
 
     def planned(self, planning: Planning, made: list[Row] | TooFewBrokers, now_ms: int) -> None:
         """What came of a plan; it is proposed next."""
@@ -261,59 +261,64 @@ class Mover:
 
     def _take_up(self, layout: Layout, now_ms: int) -> None:
         """Those that were begun already first, then the oldest plan's."""
-        fresh = [group for group in layout.moving if group not in self._active]
+        fresh = [partition_id for partition_id in layout.moving if partition_id not in self._active]
         if not fresh:
             return
         stalled = {g for g, active in self._active.items() if _is_stalled(active, now_ms)}
         moving = len(self._active) - len(stalled)
         coming: Counter[NodeId] = Counter()
-        for group, active in self._active.items():
-            if group not in stalled or (active.seen and active.seen.configuration.learners):
-                coming.update(_coming(layout, group))
-        for group in sorted(fresh, key=lambda one: _rank(layout, one)):
+        for partition_id, active in self._active.items():
+            if partition_id not in stalled or (active.seen and active.seen.configuration.learners):
+                coming.update(_coming(layout, partition_id))
+        for partition_id in sorted(fresh, key=lambda one: _rank(layout, one)):
             if moving >= self._limits.moves_max or len(stalled) >= STALLED_MAX:
                 return
-            to = _coming(layout, group)
+            to = _coming(layout, partition_id)
             if all(coming[node] < self._limits.broker_moves_max for node in to):
-                self._active[group] = _Active(progress_ms=now_ms)
+                self._active[partition_id] = _Active(progress_ms=now_ms)
                 coming.update(to)
                 moving += 1
 
     def _add_move(
-        self, work: MoveWork, layout: Layout, group: GroupId, active: _Active, now_ms: int
+        self,
+        work: MoveWork,
+        layout: Layout,
+        partition_id: PartitionId,
+        active: _Active,
+        now_ms: int,
     ) -> None:
-        placement = layout.placement(group)
+        placement = layout.placement(partition_id)
         assert placement is not None, "only living partitions are active"
-        if group in self._busy or self._again_ms.get(group, now_ms) > now_ms:
+        if partition_id in self._busy or self._again_ms.get(partition_id, now_ms) > now_ms:
             return
         if active.seen is None or now_ms - active.seen_ms > SEEN_MS:
-            self._busy.add(group)
-            work.asks.append(Ask(group))
+            self._busy.add(partition_id)
+            work.asks.append(Ask(partition_id))
             return
-        reassignment = layout.reassignments.of(short(group))
+        reassignment = layout.reassignments.of(short(partition_id))
         throttle = 0 if reassignment is None else reassignment.throttle_bytes_s
         found = next_step(
-            group,
+            partition_id,
             placement.replicas,
             active.seen,
             throttle,
             epoch=layout.epoch,
-            confirmed=layout.to_be_confirmed(group),
+            confirmed=layout.to_be_confirmed(partition_id),
         )
         if isinstance(found, Step):
             active.waiting = ""
-            self._busy.add(group)
+            self._busy.add(partition_id)
             work.steps.append(found)
             return
         active.waiting = "" if found is None else found.reason
         active.seen_ms = now_ms - SEEN_MS - 1  # to be asked, next time
         stalled = isinstance(found, Waiting) and _is_stalled(active, now_ms)
-        self._again_ms[group] = now_ms + (AGAIN_MS_MAX if stalled else POLL_MS)
+        self._again_ms[partition_id] = now_ms + (AGAIN_MS_MAX if stalled else POLL_MS)
 
-    def _note(self, group: GroupId, seen: Seen | None, now_ms: int) -> None:
-        active = self._active.get(group)
+    def _note(self, partition_id: PartitionId, seen: Seen | None, now_ms: int) -> None:
+        active = self._active.get(partition_id)
         if seen is not None:
-            self._keep_news(group, seen)
+            self._keep_news(partition_id, seen)
         if active is None:
             return
         if seen is None:
@@ -321,36 +326,36 @@ class Mover:
             active.waiting = "its leader does not answer"
             pause_ms = min(AGAIN_MS << min(active.failures, 10), AGAIN_MS_MAX)
             active.failures += 1
-            self._again_ms[group] = now_ms + pause_ms
+            self._again_ms[partition_id] = now_ms + pause_ms
             return
         progress = (seen.configuration, seen.behind_bytes, len(seen.in_sync), seen.leader)
         if progress != active.progress:
             active.progress, active.progress_ms = progress, now_ms
         active.seen, active.seen_ms, active.failures = seen, now_ms, 0
-        self._again_ms.pop(group, None)
+        self._again_ms.pop(partition_id, None)
 
     # -- tidings
 
-    def _keep_news(self, group: GroupId, seen: Seen) -> None:
-        known = self._news.get(group)
+    def _keep_news(self, partition_id: PartitionId, seen: Seen) -> None:
+        known = self._news.get(partition_id)
         if known is None or known.configuration.index <= seen.configuration.index:
-            self._news[group] = seen
+            self._news[partition_id] = seen
 
-    def _fresh(self, layout: Layout) -> list[GroupId]:
+    def _fresh(self, layout: Layout) -> list[PartitionId]:
         """Partitions whose leader told what the state does not know."""
         fresh = []
-        for group, seen in self._news.items():
-            known = layout.configuration(group)
-            if known is None and group != CLUSTER_GROUP:
+        for partition_id, seen in self._news.items():
+            known = layout.configuration(partition_id)
+            if known is None and partition_id != CLUSTER_GROUP:
                 continue
             if known is None or known.index < seen.configuration.index:
-                fresh.append(group)
+                fresh.append(partition_id)
         return sorted(fresh)
 
     def _add_news(self, work: MoveWork, layout: Layout, now_ms: int) -> None:
         fresh = self._fresh(layout)[:ROWS_MAX]
         if fresh and self._begin(ReplicasChanged, now_ms):
-            rows = [_reported(group, self._news[group]) for group in fresh]
+            rows = [_reported(partition_id, self._news[partition_id]) for partition_id in fresh]
             work.commands.append(ReplicasChanged(rows))
         elif not fresh:
             self._news.clear()
@@ -370,9 +375,11 @@ class Mover:
     def _forget(self, layout: Layout) -> None:
         """Partitions that have arrived or are gone. What is still on its way of them ends as it
         ends."""
-        for group in [group for group in self._active if group not in layout.moving]:
-            del self._active[group]
-            self._again_ms.pop(group, None)
+        for partition_id in [
+            partition_id for partition_id in self._active if partition_id not in layout.moving
+        ]:
+            del self._active[partition_id]
+            self._again_ms.pop(partition_id, None)
 
 
 def made(planning: Planning) -> list[Row] | TooFewBrokers:
@@ -405,25 +412,25 @@ def _is_stalled(active: _Active, now_ms: int) -> bool:
     return now_ms - active.progress_ms >= STALLED_MS
 
 
-def _coming(layout: Layout, group: GroupId) -> set[NodeId]:
+def _coming(layout: Layout, partition_id: PartitionId) -> set[NodeId]:
     """Brokers that are to get a replica which they have no vote with yet."""
-    placement, configuration = layout.placement(group), layout.configuration(group)
+    placement, configuration = layout.placement(partition_id), layout.configuration(partition_id)
     if placement is None or configuration is None:
         return set()
     return {voter.node for voter in placement.replicas if voter not in configuration.voters}
 
 
-def _rank(layout: Layout, group: GroupId) -> tuple[bool, int, GroupId]:
+def _rank(layout: Layout, partition_id: PartitionId) -> tuple[bool, int, PartitionId]:
     """What was begun already goes first, then what needs no new replica, then by plan."""
-    configuration, placement = layout.configuration(group), layout.placement(group)
+    configuration, placement = layout.configuration(partition_id), layout.placement(partition_id)
     assert configuration is not None
     assert placement is not None
-    reassignment = layout.reassignments.of(short(group))
+    reassignment = layout.reassignments.of(short(partition_id))
     begun = bool(configuration.learners) or len(configuration.voters) > len(placement.replicas)
-    return not begun, 0 if reassignment is None else reassignment.id, group
+    return not begun, 0 if reassignment is None else reassignment.id, partition_id
 
 
-def _reported(group: GroupId, seen: Seen) -> Reported:
-    topic, number = (0, 0) if group == CLUSTER_GROUP else short(group)
+def _reported(partition_id: PartitionId, seen: Seen) -> Reported:
+    topic, number = (0, 0) if partition_id == CLUSTER_GROUP else short(partition_id)
     now = seen.configuration
     return Reported(topic, number, now.index, now.voters, now.learners, now.epoch)

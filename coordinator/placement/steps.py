@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.topics.partitions import Configuration
-from goqueue.wire.types import GroupId, Index, NodeId, Voter
+from goqueue.wire.types import Index, NodeId, PartitionId, Voter
 
 ADD_LEARNER, PROMOTE, REMOVE, TRANSFER = "add_learner", "promote", "remove", "transfer"
 CONFIRM = "confirm"
@@ -53,7 +53,7 @@ class Step:
     was decided.
     """
 
-    group: GroupId
+    partition_id: PartitionId
     kind: str
     voter: Voter
     index: Index
@@ -71,7 +71,7 @@ class Waiting:
 
 
 def next_step(
-    group: GroupId,
+    partition_id: PartitionId,
     replicas: Sequence[Voter],
     seen: Seen,
     throttle_bytes_s: int = 0,
@@ -87,7 +87,9 @@ def next_step(
 
     def step(kind: str, voter: Voter) -> Step:
         lost = kind == REMOVE and voter in now.voters and _is_lost(voter, replicas)
-        return Step(group, kind, voter, now.index, len(replicas), throttle_bytes_s, lost, epoch)
+        return Step(
+            partition_id, kind, voter, now.index, len(replicas), throttle_bytes_s, lost, epoch
+        )
 
     for learner in now.learners:
         if learner not in replicas:

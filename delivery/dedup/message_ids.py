@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from delivery.config import QueueConfig
 from goqueue.wire.types import Offset
-from log.segments.le_columns import little, numbers
+from log.segments.le_columns import le_bytes, numbers
 
 LEAF_MAX = 512
 """Hashes in one array: inserting moves 2 KiB on average."""
@@ -147,7 +147,7 @@ class MessageIds:
             self._held,
         )
         buckets = [_BUCKET.pack(b.first_ms, b.last_ms, b.end, b.count) for b in self._buckets]
-        columns = [little(column) for part in (self._hashes, self._offsets) for column in part]
+        columns = [le_bytes(column) for part in (self._hashes, self._offsets) for column in part]
         return b"".join((head, *buckets, *columns))
 
     def load(self, dumped: bytes) -> None:

@@ -304,7 +304,7 @@ class SettledResult(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """Of a `Settled`: each receipt's, in order; the group's floor after, whether it advanced."""
 
     settles: list[Settle]
-    floor: int
+    committed_offset: int
     advanced: bool
     in_flight: int
 

@@ -16,7 +16,7 @@ _PREFIX = struct.Struct("<QII")
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedBatch:
+class ReappendedBatch:
     """Rows of a stored batch: `offsets[i]` is the offset of row `i`."""
 
     time_ms: int
@@ -24,31 +24,31 @@ class CarriedBatch:
     batch: bytes | memoryview
 
 
-def encode_carried(batches: Sequence[CarriedBatch], stories: bytes = b"") -> bytes:
+def encode_reappended(batches: Sequence[ReappendedBatch], stories: bytes = b"") -> bytes:
     """The body of a CARRIED entry, with the timelines of its messages so far."""
     parts: list[bytes | memoryview] = []
-    for carried in batches:
-        count = len(carried.offsets)
-        parts.append(_PREFIX.pack(carried.time_ms, count, len(carried.batch)))
-        parts.append(struct.pack(f"<{count}Q", *carried.offsets))
-        parts.append(carried.batch)
+    for reappended in batches:
+        count = len(reappended.offsets)
+        parts.append(_PREFIX.pack(reappended.time_ms, count, len(reappended.batch)))
+        parts.append(struct.pack(f"<{count}Q", *reappended.offsets))
+        parts.append(reappended.batch)
     if stories:
         parts += (_PREFIX.pack(0, 0, len(stories)), stories)
     return b"".join(parts)
 
 
-def decode_carried(body: bytes | memoryview) -> Iterator[CarriedBatch]:
-    """The batches that `encode_carried` wrote. Raises ValueError or struct.error where it is cut
+def decode_reappended(body: bytes | memoryview) -> Iterator[ReappendedBatch]:
+    """The batches that `encode_reappended` wrote. Raises ValueError or struct.error where it is cut
     short."""
     return (part for part in _parts(body) if part.offsets)
 
 
 def decode_stories(body: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """The timelines that `encode_carried` wrote. Raises as `decode_carried`."""
+    """The timelines that `encode_reappended` wrote. Raises as `decode_reappended`."""
     return (part.batch for part in _parts(body) if not part.offsets)
 
 
-def _parts(body: bytes | memoryview) -> Iterator[CarriedBatch]:
+def _parts(body: bytes | memoryview) -> Iterator[ReappendedBatch]:
     view = memoryview(body)
     at = 0
     while at < len(view):
@@ -58,7 +58,7 @@ def _parts(body: bytes | memoryview) -> Iterator[CarriedBatch]:
         at += 8 * count
         if at + length > len(view):
             raise ValueError("a carried body that is cut short")
-        yield CarriedBatch(time_ms, offsets, view[at : at + length])
+        yield ReappendedBatch(time_ms, offsets, view[at : at + length])
         at += length
 
 

@@ -1,10 +1,10 @@
 """The events of all messages of a partition in the order of the log: timelines, told in bulk.
 
 A projection as `delivery.timeline.message` is: the entries from the log's start on, and what the
-`Chronicle` notes, give the same events on every replica. An event has the index of the entry that
-brought it. What time alone brings (DUE, EXPIRED, a dead letter that is past its time) is brought by
-the first entry that has the time; REPLICATED by the first one whose frame tells it. Leases end by
-entries of their own.
+`OutcomeNotes` notes, give the same events on every replica. An event has the index of the entry
+that brought it. What time alone brings (DUE, EXPIRED, a dead letter that is past its time) is
+brought by the first entry that has the time; REPLICATED by the first one whose frame tells it.
+Leases end by entries of their own.
 
 What an operation does to one message the `Judge` of timelines says; what it does to all that wait
 or all that are settled is done to sets of offsets.
@@ -33,7 +33,7 @@ from delivery.entries.ops import (
 from delivery.events.group import EventGroup
 from delivery.events.messages import LAST, EventMessages
 from delivery.events.outcome import TIME, Outcome
-from delivery.history.outcome_notes import NOT_GRANTED, Chronicle, GroupPast, Position
+from delivery.history.outcome_notes import NOT_GRANTED, GroupPast, OutcomeNotes, Position
 from delivery.offsets.bitmaps import BitMap64, remove_below
 from delivery.timeline.groups import GroupStory
 from delivery.timeline.judge import Judge
@@ -47,10 +47,10 @@ Change = tuple[Position, GroupPast | None, GroupConfig | QueueConfig | None]
 """Since an operation a group or, for None, the partition has these settings; None ends a group."""
 
 
-def changes_of(chronicle: Chronicle) -> list[Change]:
+def changes_of(outcome_notes: OutcomeNotes) -> list[Change]:
     """All that the chronicle knows of settings, in order. On the thread that applies."""
-    found: list[Change] = [(at, None, config) for at, config in chronicle.settings]
-    return sorted([*found, *chronicle.changes()], key=lambda change: change[0])
+    found: list[Change] = [(at, None, config) for at, config in outcome_notes.settings]
+    return sorted([*found, *outcome_notes.changes()], key=lambda change: change[0])
 
 
 def _at_once() -> None:
@@ -65,13 +65,13 @@ class EventFeed:
 
     def __init__(
         self,
-        chronicle: Chronicle,
+        outcome_notes: OutcomeNotes,
         start_index: int,
         start_offset: int,
         changes: Sequence[Change],
     ) -> None:
-        self.messages = EventMessages(chronicle, start_index, start_offset)
-        self._judge = Judge(chronicle, self.messages)
+        self.messages = EventMessages(outcome_notes, start_index, start_offset)
+        self._judge = Judge(outcome_notes, self.messages)
         self._changes: Sequence[Change] = changes
         self._change = 0
         self._end_turn: Callable[[], None] = _at_once
@@ -82,9 +82,9 @@ class EventFeed:
         """The newest entry that was taken."""
         return self.messages.index
 
-    def know(self, chronicle: Chronicle, changes: Sequence[Change]) -> None:
+    def know(self, outcome_notes: OutcomeNotes, changes: Sequence[Change]) -> None:
         """What is noted, and all changes, up to entries that are taken from now on."""
-        self.messages.chronicle = self._judge.chronicle = chronicle
+        self.messages.outcome_notes = self._judge.outcome_notes = outcome_notes
         since = (self.index, LAST)
         self._changes = [change for change in changes if change[0] > since]
         self._change = 0
@@ -114,7 +114,7 @@ class EventFeed:
             for number, op in enumerate(decode_ops(entry.body)):
                 self._do(op, number)
             self._catch_up((entry.index, LAST))
-        elif entry.kind in STARTS and not messages.chronicle.did_nothing(entry.index, 0):
+        elif entry.kind in STARTS and not messages.outcome_notes.did_nothing(entry.index, 0):
             messages.trim(entry)
         elif entry.kind == EntryKind.CARRIED:
             messages.carry(entry)
@@ -171,11 +171,11 @@ class EventFeed:
         self._catch_up(at)
         self._judge.at, self.messages.number = at, number
         if isinstance(op, Cancelled):
-            if not self.messages.chronicle.did_nothing(*at):
+            if not self.messages.outcome_notes.did_nothing(*at):
                 self._cancel(op)
             return
         group = self.messages.groups.get(getattr(op, "group", 0))
-        if group is not None and not self.messages.chronicle.did_nothing(*at):
+        if group is not None and not self.messages.outcome_notes.did_nothing(*at):
             doing(self, op, group)
 
     def _judge_all(
@@ -197,7 +197,7 @@ class EventFeed:
 
     def _deliver(self, op: Delivered, group: EventGroup) -> None:
         granted: Sequence[int] = op.offsets
-        for number, what, offsets in self.messages.chronicle.notes.get(self.index, ()):
+        for number, what, offsets in self.messages.outcome_notes.notes.get(self.index, ()):
             if (number, what) == (self._judge.at[1], NOT_GRANTED):
                 refused = set(offsets)
                 granted = [offset for offset in granted if offset not in refused]

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from delivery.config import QueueConfig
 from delivery.entries.columns import stored_batch, stored_header
-from delivery.entries.reappended import decode_carried
+from delivery.entries.reappended import decode_reappended
 from delivery.entries.records import AppendedBatch, decode_records, decode_trim
 from delivery.events.group import EventGroup
 from delivery.events.outcome import FRAME, TIME, Outcome, Row
 from delivery.history.compacted_set import decode_compaction
-from delivery.history.outcome_notes import CHANGES_MAX, Chronicle, GroupPast
+from delivery.history.outcome_notes import CHANGES_MAX, GroupPast, OutcomeNotes
 from delivery.offsets.bitmaps import BitMap64, span
 from delivery.offsets.due import DueTimes
 from delivery.timeline.frames import Replication
@@ -31,8 +31,8 @@ class EventMessages:
     """As of the entry `index`; the log begins at `start_offset`. One of them at a time is the
     subject of the judge: the one that was pointed at last."""
 
-    def __init__(self, chronicle: Chronicle, start_index: int, start_offset: int) -> None:
-        self.chronicle = chronicle
+    def __init__(self, outcome_notes: OutcomeNotes, start_index: int, start_offset: int) -> None:
+        self.outcome_notes = outcome_notes
         self.offset = 0
         self.fate = ""
         self.kept = self.in_stream = False
@@ -88,7 +88,7 @@ class EventMessages:
         self.outcome.named += self._told.pop(self.index, ())
         if self.index in self._foreseen:
             self._bring_in(self._foreseen.pop(self.index))
-        if self.index < self.chronicle.noted_from:
+        if self.index < self.outcome_notes.noted_from:
             self.exact_from = self.next_offset
         return self.outcome
 
@@ -100,7 +100,7 @@ class EventMessages:
         for offset in offsets:
             record = stories.get(offset)
             if record is None:
-                story = Projection(offset, self.chronicle, entry).story
+                story = Projection(offset, self.outcome_notes, entry).story
                 record = story.record(entry.index)
                 record.exact = False
             stamped = zip(record.indexes, record.events, strict=False)
@@ -180,9 +180,9 @@ class EventMessages:
     def _frame(self, entry: Entry) -> None:
         left: list[tuple[Replication, range]] = []
         for replication, offsets in self._replications:
-            replication.frame(entry, self.chronicle)
+            replication.frame(entry, self.outcome_notes)
             if replication.is_over:
-                voters = self.chronicle.voters_at(replication.index)
+                voters = self.outcome_notes.voters_at(replication.index)
                 told = replication.event or replication.unknown(voters)
                 self.outcome.add_many(offsets, FRAME, *told)
             else:
@@ -209,13 +209,13 @@ class EventMessages:
     def carry(self, entry: Entry) -> None:
         """These messages stand in this entry from now on, too."""
         offsets = BitMap64()
-        for carried in decode_carried(entry.body):
-            offsets.update(carried.offsets)
-            batch = RecordBatch.parse(carried.batch)
+        for reappended in decode_reappended(entry.body):
+            offsets.update(reappended.offsets)
+            batch = RecordBatch.parse(reappended.batch)
             if batch.header.flags & HAS_DELIVER_AT:
-                for offset, cell in zip(carried.offsets, batch.deliver_at(), strict=True):
-                    due_ms = resolve_ms(cell, carried.time_ms) or 0
-                    if due_ms > carried.time_ms and offset not in self._late:
+                for offset, cell in zip(reappended.offsets, batch.deliver_at(), strict=True):
+                    due_ms = resolve_ms(cell, reappended.time_ms) or 0
+                    if due_ms > reappended.time_ms and offset not in self._late:
                         is_due = offset not in self.delayed
                         self._late[offset] = self._late_until(due_ms) if is_due else 0
         self._carriers.append((entry.index, offsets))
@@ -260,8 +260,8 @@ class EventMessages:
     def keep(self, entry: Entry) -> None:
         """What compaction keeps of messages that nothing is known of any more: they stand as if
         they came now."""
-        for carried in decode_carried(entry.body):
-            new = BitMap64([o for o in carried.offsets if not self.is_stored(o)])
+        for reappended in decode_reappended(entry.body):
+            new = BitMap64([o for o in reappended.offsets if not self.is_stored(o)])
             if not new:
                 continue
             self._held |= new

@@ -23,8 +23,8 @@ class Attempts:
         """As if it had not been delivered."""
         group = self.group
         failed = group.failures.count(offset)
-        group.tally.delivered -= 1
-        group.tally.redelivered -= failed > 0
+        group.counters.delivered -= 1
+        group.counters.redelivered -= failed > 0
         if offset in group.stored.withdrawn:
             group.finish(offset)
         else:
@@ -50,7 +50,7 @@ class Attempts:
         hashed = stored.keys.of(offset)
         halts = "" if parks(group.config, has_key=bool(hashed)) else self._halts()
         if halts:
-            stored.chronicle.halted(offset)
+            stored.outcome_notes.halted(offset)
         after = after_last(
             group.config,
             has_key=bool(hashed),
@@ -114,14 +114,14 @@ class Attempts:
             now_ms, failure.count, reason, failure.history, self.redrives(offset)
         )
         group.dead_by_reason[reason] = group.dead_by_reason.get(reason, 0) + 1
-        group.tally.dead += 1
+        group.counters.dead += 1
         if group.config.halt_percent:
             group.outcomes.append(True)
         group.finish(offset, redrives=False)
 
     def _end_withdrawn(self, offset: int) -> str:
         """It was cancelled or expired in flight, and is not delivered again."""
-        self.group.tally.withdrawn += 1
+        self.group.counters.withdrawn += 1
         self.group.finish(offset)
         return "expired"
 

@@ -9,7 +9,7 @@ import msgspec
 from delivery.config import LANES_COUNT
 
 
-class Tally(msgspec.Struct, array_like=True):
+class Counters(msgspec.Struct, array_like=True):
     """Messages, counted since the group was opened here."""
 
     delivered: int = 0
@@ -32,7 +32,7 @@ class Tally(msgspec.Struct, array_like=True):
     wait_ms_sum: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)
     waits: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)
 
-    def copy(self) -> Tally:
+    def copy(self) -> Counters:
         """The same figures, which go their own way."""
         lists = (self.wait_ms_max, self.wait_ms_sum, self.waits)
         found = copy.copy(self)

@@ -70,16 +70,16 @@ def would_seek(group: GroupState, offset: int) -> Move:
     first = max(start, stored.log_start_offset)
     over = stored.withdrawn | BitMap64(group.dead)
     before = coming(group)
-    below = _unsettled(group) | stored.kept
+    below = _unsettled(group) | stored.compacted
     after = span(first, stored.next_offset) | (below & span(start, first))
     after = (after - over) | _hidden(group, start)
-    return moved(group.floor, before, first_missing(over, first), after)
+    return moved(group.committed_offset, before, first_missing(over, first), after)
 
 
 def _oldest_dated_by_store(group: GroupState) -> int | None:
     """The first unsettled message that could be delivered as soon as it was stored."""
     unsettled = _unsettled(group)
-    for offset in unsettled & group.timed & group.stored.kept:
+    for offset in unsettled & group.timed & group.stored.compacted:
         if offset not in group.since and offset not in group.first:
             return offset
     plain = unsettled - group.timed
@@ -88,9 +88,9 @@ def _oldest_dated_by_store(group: GroupState) -> int | None:
 
 def _unsettled(group: GroupState) -> BitMap64:
     stored = group.stored
-    if group.floor >= stored.next_offset and not group.timed:
+    if group.committed_offset >= stored.next_offset and not group.timed:
         return BitMap64()
-    found = span(group.floor, stored.next_offset) | group.timed
+    found = span(group.committed_offset, stored.next_offset) | group.timed
     for gone in (group.done, stored.hidden, stored.withdrawn):
         if gone:
             found -= gone
@@ -102,7 +102,11 @@ def _hidden(group: GroupState, first: int) -> BitMap64:
     return hidden & span(first, group.stored.next_offset) if hidden else BitMap64()
 
 
-def moved(floor: int, coming: BitMap64, floor_after: int, coming_after: BitMap64) -> Move:
+def moved(
+    committed_offset: int, coming: BitMap64, committed_after: int, coming_after: BitMap64
+) -> Move:
     """A seek, from where the group stood and what was coming before and after it."""
     replayed = coming_after.difference_cardinality(coming)
-    return Move(floor, floor_after, replayed, coming.difference_cardinality(coming_after))
+    return Move(
+        committed_offset, committed_after, replayed, coming.difference_cardinality(coming_after)
+    )

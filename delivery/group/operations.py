@@ -88,13 +88,13 @@ class GroupOperations:
         """What others have in flight stays so, though the operation names another owner."""
         group = self.group
         if group.leases.of_others(member):
-            group.stored.chronicle.nothing()
+            group.stored.outcome_notes.nothing()
 
     def _take_back(self, offset: int, now_ms: int, *, fence: bool) -> None:
         group = self.group
         group.leases.end(offset)
         if fence:
-            group.tally.fenced += 1
+            group.counters.fenced += 1
             self.attempts.fail(offset, FENCED, now_ms, delay_ms=0, to_back=False)
         else:
             self.attempts.release(offset, now_ms, delay_ms=0, to_back=False)
@@ -107,11 +107,11 @@ class GroupOperations:
         """Lease what of it is ready; the rest is left out."""
         group = self.group
         if not group.is_owned_by(op.member, op.generation):
-            group.stored.chronicle.nothing()
+            group.stored.outcome_notes.nothing()
             return self._stale()
         deadline_ms = lease_end_ms(now_ms, op.visibility_ms)
         if group.halted:
-            group.stored.chronicle.nothing()
+            group.stored.outcome_notes.nothing()
             return Granted(delivery, deadline_ms, [])
         group.look()
         room = group.config.in_flight_max - len(group.leases)
@@ -127,25 +127,25 @@ class GroupOperations:
         lowest = bounded(op.lowest_lane, 0, LANES_COUNT - 1)
         group.turns[lowest] = (group.turns[lowest] + len(granted)) % group.config.lane_share
         group.leases.open(delivery, deadline_ms, op.member, granted)
-        group.tally.delivered += len(granted)
+        group.counters.delivered += len(granted)
         if group.failures:
-            group.tally.redelivered += sum(map(bool, map(group.failures.count, granted)))
+            group.counters.redelivered += sum(map(bool, map(group.failures.count, granted)))
         return Granted(delivery, deadline_ms, group.grants(granted))
 
     def _note_left_out(self, offsets: Sequence[int], taken: BitMap64) -> None:
         left = [offset for offset in offsets if offset < 0 or offset not in taken]
         if left:
-            self.group.stored.chronicle.not_granted(left)
+            self.group.stored.outcome_notes.not_granted(left)
 
     def settle(self, op: Settled, now_ms: int) -> SettledResult:
         """End or extend leases; a receipt that is not one, or no longer, changes nothing."""
         group = self.group
         group.look()
-        before = group.floor
+        before = group.committed_offset
         settles: list[Settle] = []
         stale = bool(op.generation) and not group.is_owned_by(op.member, op.generation)
         if stale and any(self._holds(*held) for held in op.deliveries):
-            group.stored.chronicle.nothing()
+            group.stored.outcome_notes.nothing()
         for delivery, offsets in op.deliveries:
             if stale:
                 settles += [_REFUSED[STALE]] * len(offsets)
@@ -156,7 +156,9 @@ class GroupOperations:
             else:
                 settles += [self._give_back(op, delivery, offset, now_ms) for offset in offsets]
         group.advance()
-        return SettledResult(settles, group.floor, group.floor > before, len(group.leases))
+        return SettledResult(
+            settles, group.committed_offset, group.committed_offset > before, len(group.leases)
+        )
 
     def expire(self, op: Expired, now_ms: int) -> CountResult:
         """End leases that are over; each message is ready again, or has failed for good."""
@@ -170,7 +172,7 @@ class GroupOperations:
                 if lease is None or lease.delivery != delivery or not over:
                     continue
                 group.leases.end(offset)
-                group.tally.expired += 1
+                group.counters.expired += 1
                 self.attempts.fail(offset, TIMED_OUT, now_ms, delay_ms=-1, to_back=False)
                 count += 1
         group.advance()
@@ -181,14 +183,14 @@ class GroupOperations:
         group = self.group
         if not group.is_owned_by(op.member, op.generation):
             if op.offset > group.base or group.timed:
-                group.stored.chronicle.nothing()
+                group.stored.outcome_notes.nothing()
             return self._stale()
         group.look()
         offset = bounded(op.offset, 0, group.stored.next_offset)
         gone = group.drop(span(0, offset), leased=True)
-        group.tally.acked += len(gone)
+        group.counters.acked += len(gone)
         group.base = max(group.base, offset)
-        group.raise_floor(offset)
+        group.raise_committed_offset(offset)
         return CountResult(len(gone))
 
     def seek(self, op: Sought, now_ms: int) -> SoughtResult | StaleResult:
@@ -196,16 +198,18 @@ class GroupOperations:
         outlived the log, what was not settled, and, once it is due, what was passed over before."""
         group = self.group
         if not group.is_owned_by(op.member, op.generation):
-            group.stored.chronicle.nothing()
+            group.stored.outcome_notes.nothing()
             return self._stale()
-        stored, floor = group.stored, group.floor
+        stored, committed_offset = group.stored, group.committed_offset
         before = coming(group)
         start = bounded(op.offset, 0, stored.next_offset)
         first = max(start, stored.log_start_offset)
-        again = (stored.kept & span(start, first)) - BitMap64(group.dead)
+        again = (stored.compacted & span(start, first)) - BitMap64(group.dead)
         outlived = group.pending(span(start, first)) - stored.withdrawn - again
-        still = group.never & BitMap64(stored.carried) & span(start, first)
-        group.outside = (group.outside & span(0, start)) | (still - stored.kept - stored.hidden)
+        still = group.never & BitMap64(stored.reappended) & span(start, first)
+        group.outside = (group.outside & span(0, start)) | (
+            still - stored.compacted - stored.hidden
+        )
         group.begins = min(group.begins, start)
         group.ready, group.leases, group.failures = ReadyLanes(), Leases(), Failures()
         group.waiting, group.wakes, group.since, group.first = {}, [], {}, {}
@@ -213,9 +217,9 @@ class GroupOperations:
         if group.order is not None:
             group.order.begin_anew()
         group.base, group.opened_ms = start, now_ms
-        group.floor = group.seen = first
+        group.committed_offset = group.seen = first
         group.done = BitMap64(stored.withdrawn) | BitMap64(group.dead)
-        remove_below(group.done, group.floor)
+        remove_below(group.done, group.committed_offset)
         known = group.redrives.items()
         group.redrives = {o: n for o, n in known if o in group.dead or o in outlived}
         group.admit_kept(again)
@@ -225,7 +229,7 @@ class GroupOperations:
         if group.order is not None:
             group.order.release_nameless()
         group.advance()
-        move = moved(floor, before, group.floor, coming(group))
+        move = moved(committed_offset, before, group.committed_offset, coming(group))
         return SoughtResult(move.before, move.after, move.replayed, move.skipped)
 
     def purge(self, offsets: list[int]) -> CountResult:
@@ -323,13 +327,13 @@ class GroupOperations:
         group = self.group
         group.look()
         ended = group.drop(gone)
-        group.tally.withdrawn += len(ended)
+        group.counters.withdrawn += len(ended)
         unseen = gone - ended
         if group.leases:
             flying = among(group.leases, unseen)
             group.forget_times(flying)
             unseen -= BitMap64(flying)
-        remove_below(unseen, group.floor)
+        remove_below(unseen, group.committed_offset)
         group.done |= unseen
         group.advance()
 
@@ -342,8 +346,8 @@ class GroupOperations:
         gone = span(0, below) - kept
         fallen = group.drop(gone, leased=True)
         self.purge([o for o in group.dead if o in gone])
-        group.tally.fallen += len(fallen)
-        group.raise_floor(max(group.floor, below))
+        group.counters.fallen += len(fallen)
+        group.raise_committed_offset(max(group.committed_offset, below))
 
     def bury_old(self, died_before_ms: int) -> None:
         """Dead letters that died before this are forgotten; they stand in the order of death."""
@@ -393,7 +397,7 @@ class GroupOperations:
             failed = failures.count(offset) if failures else 0
             settles.append(Settle(OK, "acked", failed + 1) if failed else _ACKED)
             acked.append(offset)
-        group.tally.acked += len(acked)
+        group.counters.acked += len(acked)
         if group.config.halt_percent:
             group.outcomes.extend([False] * len(acked))
         group.finish_all(acked)
@@ -418,7 +422,7 @@ class GroupOperations:
             settles.append(Settle(OK, "extended", attempts, deadline_ms))
         if moved:
             group.leases.open(delivery, deadline_ms, member, moved)
-            group.tally.extended += len(moved)
+            group.counters.extended += len(moved)
         return settles
 
     def _give_back(self, op: Settled, delivery: int, offset: int, now_ms: int) -> Settle:
@@ -430,11 +434,11 @@ class GroupOperations:
         group.leases.end(offset)
         attempts = group.failures.count(offset) + 1
         if op.action == REJECT:
-            group.tally.rejected += 1
+            group.counters.rejected += 1
             group.failures.add(offset, now_ms, op.reason)
             return Settle(OK, self.attempts.kill(offset, op.reason, now_ms), attempts)
         if op.action == NACK:
-            group.tally.nacked += 1
+            group.counters.nacked += 1
             outcome, visible_ms = self.attempts.fail(
                 offset, op.reason, now_ms, op.delay_ms, op.to_back
             )

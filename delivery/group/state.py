@@ -1,8 +1,8 @@
 """Where each message of a group is in one partition, and how it gets from one place to another.
 
 A message is in exactly one place: ready, leased, waiting (for its backoff), behind another of its
-key, parked, dead, or settled. Settled is below `floor` or in `done`; a dead letter counts as
-settled, and a redriven one is ready again whatever the floor says.
+key, parked, dead, or settled. Settled is below `committed_offset` or in `done`; a dead letter
+counts as settled, and a redriven one is ready again whatever the floor says.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Protocol
 
 from delivery.config import LANES_COUNT, GroupConfig
 from delivery.entries.ops import FORCED, UNCLAIMED, Grant, Granted
-from delivery.group.counters import Tally
+from delivery.group.counters import Counters
 from delivery.group.failures import DeadLetter, Failures, Redrives
 from delivery.group.key_order import KeyOrder
 from delivery.group.leases import Leases
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.offsets.bitmaps import BitMap64, first_missing, remove_below, span
 from delivery.offsets.keys import KeyHashes
 from delivery.offsets.lanes import Fairness, ReadyLanes
@@ -55,14 +55,14 @@ class Stored(Protocol):
     """Delayed, and not due."""
     withdrawn: BitMap64
     """Cancelled or expired: never delivered any more."""
-    carried: dict[int, int]
+    reappended: dict[int, int]
     """What is held below the log's start for the queue's sake."""
     keys: KeyHashes
     times: StoreTimes
-    chronicle: Chronicle
+    outcome_notes: OutcomeNotes
 
     @property
-    def kept(self) -> BitMap64:
+    def compacted(self) -> BitMap64:
         """What compaction has left below the log's start."""
         ...
 
@@ -99,13 +99,13 @@ class GroupState:
         """Nor were these, which had outlived the log when it began."""
         self.opened_ms = opened_ms
         """When the group began, here or anew: none of its messages was ready before."""
-        self.floor = max(base, stored.log_start_offset)
-        self.seen = self.floor
+        self.committed_offset = max(base, stored.log_start_offset)
+        self.seen = self.committed_offset
         """Up to here what is stored has been looked at; the rest is when it is needed."""
         self.halted = ""
         self.owner = Owner()
         self.done = BitMap64(stored.withdrawn)
-        remove_below(self.done, self.floor)
+        remove_below(self.done, self.committed_offset)
         self.ready = ReadyLanes()
         self.leases = Leases()
         self.waiting: dict[int, tuple[int, bool]] = {}
@@ -127,7 +127,7 @@ class GroupState:
         self.turns = [0] * LANES_COUNT
         """How much was delivered to those who want lanes down to this one, as a number of turns of
         what has waited too long: each kind of receive has turns of its own."""
-        self.tally = Tally()
+        self.counters = Counters()
         self.stored = stored
         self.advance()
 
@@ -367,7 +367,7 @@ class GroupState:
             if hit:
                 oldest[lane] = min(self.stored_ms(hit.min()), oldest.get(lane, now_ms))
         for lane, since_ms in oldest.items():
-            self.tally.waited(lane, now_ms - since_ms)
+            self.counters.waited(lane, now_ms - since_ms)
 
     # -- being done
 
@@ -378,15 +378,15 @@ class GroupState:
                 self.finish(offset)
         elif offsets:
             self.done.update(offsets)
-            if min(offsets) < self.floor:
-                remove_below(self.done, self.floor)
+            if min(offsets) < self.committed_offset:
+                remove_below(self.done, self.committed_offset)
 
     def finish(self, offset: int, *, redrives: bool = True) -> None:
         self.failures.discard(offset)
         self.forget_times([offset])
         if redrives:
             self.redrives.pop(offset, None)
-        if offset >= self.floor:
+        if offset >= self.committed_offset:
             self.done.add(offset)
         if self.order is not None:
             self.follow(offset)
@@ -394,7 +394,7 @@ class GroupState:
     def keep_times(self, outlasting: BitMap64) -> None:
         """The log below the floor is over, but for these messages."""
         fresh = outlasting - self.timed
-        for offset in fresh - self.stored.kept:
+        for offset in fresh - self.stored.compacted:
             self.first[offset] = self.stored_ms(offset)
         self.timed |= fresh
 
@@ -412,14 +412,14 @@ class GroupState:
             self.ready.add(self.stored.lane_of(following), following)
 
     def advance(self) -> None:
-        if self.floor in self.done:
-            self.raise_floor(first_missing(self.done, self.floor))
+        if self.committed_offset in self.done:
+            self.raise_committed_offset(first_missing(self.done, self.committed_offset))
 
-    def raise_floor(self, floor: int) -> None:
-        self.floor = max(self.floor, floor)
-        if self.floor in self.done:
-            self.floor = first_missing(self.done, self.floor)
-        remove_below(self.done, self.floor)
+    def raise_committed_offset(self, committed_offset: int) -> None:
+        self.committed_offset = max(self.committed_offset, committed_offset)
+        if self.committed_offset in self.done:
+            self.committed_offset = first_missing(self.done, self.committed_offset)
+        remove_below(self.done, self.committed_offset)
 
     def drop(self, gone: BitMap64, *, leased: bool = False) -> BitMap64:
         """Take these out of wherever they wait, and settle them; those that were waiting."""
@@ -441,7 +441,7 @@ class GroupState:
         else:
             self.timed -= found
             self.done |= found
-            remove_below(self.done, self.floor)
+            remove_below(self.done, self.committed_offset)
         return found
 
 

@@ -75,7 +75,7 @@ class Carrier:
     offsets: BitMap64
 
 
-class SurvivorsRecord(msgspec.Struct, array_like=True, frozen=True):
+class CompactedSetRecord(msgspec.Struct, array_like=True, frozen=True):
     """For a snapshot; made by `dump` it holds the sets themselves, which are encoded later."""
 
     offsets: bytes
@@ -87,7 +87,7 @@ class SurvivorsRecord(msgspec.Struct, array_like=True, frozen=True):
     last_ms: int
 
 
-class Survivors:
+class CompactedSet:
     """The messages of a partition below its log's start that compaction keeps."""
 
     def __init__(self) -> None:
@@ -165,9 +165,9 @@ class Survivors:
         """The log was trimmed by age or size: all that is older has gone."""
         self.offsets, self.tombstones, self.carriers, self.staged = BitMap64(), [], [], []
 
-    def dump(self) -> SurvivorsRecord:
+    def dump(self) -> CompactedSetRecord:
         """No set is ever changed, only replaced: none is copied."""
-        return SurvivorsRecord(
+        return CompactedSetRecord(
             _later(self.offsets),
             [(time_ms, _later(offsets)) for time_ms, offsets in self.tombstones],
             [(c.index, c.size_bytes, _later(c.offsets)) for c in self.carriers],
@@ -177,7 +177,7 @@ class Survivors:
             self.last_ms,
         )
 
-    def load(self, record: SurvivorsRecord) -> None:
+    def load(self, record: CompactedSetRecord) -> None:
         """Replace everything by what `dump` told."""
         read = BitMap64.deserialize
         self.offsets = read(record.offsets)

@@ -24,7 +24,7 @@ failures of these messages, which they would have died of, halted the group, or 
 message had expired."""
 
 NOTED_MAX = 50_000
-"""Notes, and messages in them. Beyond it the oldest go: see `Chronicle.noted_from`."""
+"""Notes, and messages in them. Beyond it the oldest go: see `OutcomeNotes.noted_from`."""
 CHANGES_MAX = 256
 """Changes of settings, or of voters, that are remembered; beyond it the oldest go."""
 GROUPS_GONE_MAX = 1000
@@ -47,7 +47,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     dropped: Position | None
 
 
-class ChronicleRecord(msgspec.Struct, array_like=True, frozen=True):
+class OutcomeNotesRecord(msgspec.Struct, array_like=True, frozen=True):
     """All of it in a snapshot."""
 
     notes: list[tuple[int, list[Note]]]
@@ -73,7 +73,7 @@ class GroupPast:
 
 
 @dataclass(slots=True)
-class Chronicle:
+class OutcomeNotes:
     """Written by what applies, read by whoever tells a message's timeline."""
 
     notes: dict[int, list[Note]] = field(default_factory=dict[int, "list[Note]"])
@@ -186,9 +186,9 @@ class Chronicle:
 
     # -- snapshots
 
-    def dump(self) -> ChronicleRecord:
+    def dump(self) -> OutcomeNotesRecord:
         """What was noted of an entry is not changed any more once it has applied."""
-        return ChronicleRecord(
+        return OutcomeNotesRecord(
             list(self.notes.items()),
             self.noted_from,
             [
@@ -202,7 +202,7 @@ class Chronicle:
             self.start_index,
         )
 
-    def load(self, record: ChronicleRecord) -> None:
+    def load(self, record: OutcomeNotesRecord) -> None:
         """Replace everything by what `dump` told."""
         self.notes = {index: list(notes) for index, notes in record.notes}
         self._noted = sum(map(_weight, self.notes.values()))

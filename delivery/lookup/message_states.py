@@ -95,8 +95,8 @@ def status_of(queue: QueueState, offset: int, group: GroupState | None = None) -
 
 def stored(queue: QueueState) -> BitMap64:
     """Every message that the partition still has."""
-    held = BitMap64(queue.carried)
-    return span(queue.log_start_offset, queue.next_offset) | queue.kept | held
+    held = BitMap64(queue.reappended)
+    return span(queue.log_start_offset, queue.next_offset) | queue.compacted | held
 
 
 def _of_message(queue: QueueState, state: str) -> BitMap64:

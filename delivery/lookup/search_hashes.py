@@ -18,7 +18,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from delivery.entries.columns import stored_batch, stored_header
-from delivery.entries.reappended import decode_carried
+from delivery.entries.reappended import decode_reappended
 from delivery.entries.records import decode_records
 from delivery.offsets.keys import places
 from goqueue.wire.batch import RecordBatch
@@ -80,12 +80,12 @@ class SearchHashes:
                         offsets = range(first, first + stored.count)
                         self._take(offsets, stored_batch(stored.batch, header))
             elif entry.kind in (EntryKind.CARRIED, EntryKind.KEPT):
-                for carried in decode_carried(entry.body):
-                    batch = carried.batch
+                for reappended in decode_reappended(entry.body):
+                    batch = reappended.batch
                     view = batch if isinstance(batch, memoryview) else memoryview(batch)
                     header = stored_header(view)
                     if header.flags & _FLAGS:
-                        self._take(carried.offsets, stored_batch(view, header))
+                        self._take(reappended.offsets, stored_batch(view, header))
 
     def find(self, kind: int, hash_: int) -> list[int]:
         """Offsets with this hash, newest first."""

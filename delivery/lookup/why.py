@@ -76,7 +76,7 @@ def why(
         letter = group.dead.get(offset)
         verdict.attempts = group.attempts(offset) if letter is None else letter.attempts
     if below:
-        by = "compaction" if offset in queue.kept else "retention"
+        by = "compaction" if offset in queue.compacted else "retention"
         kept: dict[str, Fact] = {"by": by, "log_start": queue.log_start_offset}
         verdict.reasons.append(Reason("kept", 0, kept))
     return verdict
@@ -160,7 +160,7 @@ class _Case:
         if offset < self.group.base:
             begins = Reason("below_beginning", 0, {"begins": self.group.base})
             return Verdict("acked", [begins])
-        return Verdict("acked", [Reason("settled", 0, {"floor": self.group.floor})])
+        return Verdict("acked", [Reason("settled", 0, {"floor": self.group.committed_offset})])
 
     def hidden(self) -> Verdict:
         reason = _delayed(self.subject, self.now_ms)

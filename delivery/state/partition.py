@@ -12,7 +12,7 @@ from delivery.dedup.producers import ProducerRecord, Producers, StoredSequence
 from delivery.dedup.requests import Requests, RequestsRecord
 from delivery.entries.columns import stored_header
 from delivery.entries.ops import Configure, Result, decode_ops
-from delivery.entries.reappended import decode_carried
+from delivery.entries.reappended import decode_reappended
 from delivery.entries.records import decode_appended, decode_trim
 from delivery.errors import Diverged, SnapshotUnreadable, UnknownKind
 from delivery.history.compacted_set import decode_compaction
@@ -20,7 +20,7 @@ from delivery.offsets.bitmaps import BitMap64, span
 from delivery.state.queue import QueueState
 from delivery.state.queue_snapshot import (
     QueueRecord,
-    begin_chronicle,
+    begin_outcome_notes,
     dump_queue,
     encode_bitmaps,
     load_queue,
@@ -131,8 +131,8 @@ class PartitionState:
         self.message_ids = message_ids
         self.queue = load_queue(found.queue)
         self.queue.log_start_offset, self.queue.time_ms = found.log_start_offset, found.time_ms
-        if found.queue.chronicle is None:
-            begin_chronicle(self.queue, found.applied_index, found.log_start_index)
+        if found.queue.outcome_notes is None:
+            begin_outcome_notes(self.queue, found.applied_index, found.log_start_index)
         self._remember_ids()
 
     def _apply_records(self, entry: Entry) -> list[PublishResult]:
@@ -177,8 +177,8 @@ class PartitionState:
 
     def _apply_carried(self, entry: Entry) -> None:
         self.queue.advance(entry.time_ms)
-        for carried in decode_carried(entry.body):
-            self.queue.carry(carried.offsets, entry.index)
+        for reappended in decode_reappended(entry.body):
+            self.queue.carry(reappended.offsets, entry.index)
 
     def _apply_trim(self, entry: Entry) -> None:
         """The log begins later, unless something would be lost that must be kept."""
@@ -196,8 +196,8 @@ class PartitionState:
 
     def _apply_kept(self, entry: Entry) -> None:
         self.queue.advance(entry.time_ms)
-        offsets = [o for carried in decode_carried(entry.body) for o in carried.offsets]
-        self.queue.survivors.carry(entry.index, len(entry.frame), offsets)
+        offsets = [o for reappended in decode_reappended(entry.body) for o in reappended.offsets]
+        self.queue.compacted_set.carry(entry.index, len(entry.frame), offsets)
 
     def _apply_compact(self, entry: Entry) -> None:
         """The log begins later, but for what is kept: unless that is not what the leader saw, or
@@ -207,7 +207,7 @@ class PartitionState:
         index, offset = decision.index, decision.offset
         is_current = decision.from_index == self.log_start_index <= index <= entry.index
         within = self.log_start_offset <= offset <= self.next_offset
-        allowed = is_current and within and self.queue.survivors.allows(decision)
+        allowed = is_current and within and self.queue.compacted_set.allows(decision)
         allowed = allowed and self.may_drop(offset, decision.kept)
         if allowed and self.queue.may_trim(index, offset):
             self.queue.compact(decision, entry.time_ms)
@@ -228,7 +228,7 @@ class PartitionState:
     @property
     def first_offset(self) -> Offset:
         """The first message that readers find: what compaction has kept comes before the log."""
-        kept = self.queue.survivors.offsets
+        kept = self.queue.compacted_set.offsets
         return Offset(kept.min()) if kept else self.log_start_offset
 
     def may_drop(
@@ -239,7 +239,7 @@ class PartitionState:
         archive = self.queue.archive
         if not (required or archive.required):
             return True
-        gone = self.queue.kept | span(self.log_start_offset, offset)
+        gone = self.queue.compacted | span(self.log_start_offset, offset)
         if kept:
             gone -= kept
         return not gone or archive.lets_go(gone.max(), required=required)
@@ -247,7 +247,7 @@ class PartitionState:
     def _version(self) -> int:
         if not self.queue.archive.is_unused:
             return ARCHIVED_VERSION
-        return SNAPSHOT_VERSION if self.queue.survivors.is_empty else COMPACTED_VERSION
+        return SNAPSHOT_VERSION if self.queue.compacted_set.is_empty else COMPACTED_VERSION
 
     def _remember_ids(self) -> None:
         config = self.queue.config

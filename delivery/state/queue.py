@@ -47,8 +47,8 @@ from delivery.entries.records import AppendedBatch
 from delivery.group.operations import GroupOperations
 from delivery.group.state import GroupState
 from delivery.history.archive import ARCHIVE_OPS, Archive
-from delivery.history.compacted_set import Compaction, Survivors
-from delivery.history.outcome_notes import Chronicle, GroupPast
+from delivery.history.compacted_set import CompactedSet, Compaction
+from delivery.history.outcome_notes import GroupPast, OutcomeNotes
 from delivery.offsets.bitmaps import BitMap64, lane_rows, remove_below, span, stored_only
 from delivery.offsets.due import DueTimes
 from delivery.offsets.keys import KeyHashes
@@ -89,12 +89,12 @@ class QueueState:
         self.keys = KeyHashes()
         self.times = StoreTimes()
         self.groups: dict[int, GroupState] = {}
-        self.carried: dict[int, int] = {}
+        self.reappended: dict[int, int] = {}
         """Offset below the log start -> index of the entry that holds it now."""
-        self.survivors = Survivors()
+        self.compacted_set = CompactedSet()
         self.archive = Archive()
         self.results = Results()
-        self.chronicle = Chronicle()
+        self.outcome_notes = OutcomeNotes()
         self.lasting = 0
         """Runs of `expiries` that were left when they were cleared last."""
         self.stored_by_lane = [0] * LANES_COUNT
@@ -148,16 +148,16 @@ class QueueState:
         return next((n for n, offsets in enumerate(self.lanes) if offset in offsets), 2)
 
     @property
-    def kept(self) -> BitMap64:
+    def compacted(self) -> BitMap64:
         """What compaction has left below the log's start: it belongs to the stream."""
-        return self.survivors.offsets
+        return self.compacted_set.offsets
 
     def held_in(self, offset: int) -> int | None:
         """The entry that holds a message which outlived the log before it; None for others."""
-        index = self.carried.get(offset)
+        index = self.reappended.get(offset)
         if index is not None or offset >= self.log_start_offset:
             return index
-        carrier = self.survivors.carrier_of(offset)
+        carrier = self.compacted_set.carrier_of(offset)
         return None if carrier is None else carrier.index
 
     @property
@@ -189,8 +189,10 @@ class QueueState:
             op.group, op.name, op.version, sound_group(op.config), base, time_ms, self
         )
         below = span(base, self.log_start_offset)
-        group.outside = (BitMap64(self.carried) & below) - self.hidden - self.late - self.kept
-        group.admit_kept((self.kept & below) - self.late)
+        group.outside = (
+            (BitMap64(self.reappended) & below) - self.hidden - self.late - self.compacted
+        )
+        group.admit_kept((self.compacted & below) - self.late)
         for offset in (self.late & below) - self.withdrawn:
             group.release_due(offset, time_ms)
         return group
@@ -250,45 +252,47 @@ class QueueState:
     def apply(self, ops: list[Op], index: int, time_ms: int) -> list[Result]:
         """Each operation's result, in order."""
         results: list[Result] = []
-        self.chronicle.index = index
+        self.outcome_notes.index = index
         for number, op in enumerate(ops):
-            self.chronicle.number = number
+            self.outcome_notes.number = number
             results.append(self._apply(op, index, time_ms))
         return results
 
     def carry(self, offsets: Sequence[int], index: int) -> None:
         """These messages stand in this entry from now on."""
-        self.carried.update(dict.fromkeys(offsets, index))
+        self.reappended.update(dict.fromkeys(offsets, index))
 
     def may_trim(self, index: int, offset: int) -> bool:
         """Whether the log may begin here: what must be kept stands elsewhere."""
-        return all(self.carried.get(needed, 0) >= index for needed in self._must_keep(offset)) and (
-            all(at >= index or not self._keeps(carried) for carried, at in self.carried.items())
+        return all(
+            self.reappended.get(needed, 0) >= index for needed in self._must_keep(offset)
+        ) and (
+            all(at >= index or not self._keeps(carried) for carried, at in self.reappended.items())
         )
 
     def trim(self, index: int, offset: int) -> None:
         """The log begins here; what is carried stays, what compaction had kept is too old."""
-        self.survivors.clear()
+        self.compacted_set.clear()
         self._begin_at(index, offset)
 
     def compact(self, decision: Compaction, time_ms: int) -> None:
         """The log begins later; what is carried stays, and what the decision keeps."""
-        dropped = decision.offset - self.log_start_offset + len(self.kept) - len(decision.kept)
-        self.survivors.compact(decision, time_ms, dropped)
+        dropped = decision.offset - self.log_start_offset + len(self.compacted) - len(decision.kept)
+        self.compacted_set.compact(decision, time_ms, dropped)
         self._begin_at(decision.index, decision.offset)
 
     def did_nothing(self, index: int) -> None:
         """This trim, or compaction, was refused."""
-        self.chronicle.index, self.chronicle.number = index, 0
-        self.chronicle.nothing()
+        self.outcome_notes.index, self.outcome_notes.number = index, 0
+        self.outcome_notes.nothing()
 
     # -- private
 
     def _begin_at(self, index: int, offset: int) -> None:
         self.log_start_offset = offset
-        self.chronicle.trim(index)
-        self.carried = {o: at for o, at in self.carried.items() if at >= index}
-        kept = BitMap64(self.carried) | self.kept
+        self.outcome_notes.trim(index)
+        self.reappended = {o: at for o, at in self.reappended.items() if at >= index}
+        kept = BitMap64(self.reappended) | self.compacted
         for group in self.groups.values():
             self.operations(group).trim(offset, kept)
         for offsets in (*self.lanes, self.withdrawn, self.cancelled, self.delayed_ever, self.late):
@@ -297,8 +301,10 @@ class QueueState:
             if low:
                 offsets |= low
         self.keys.forget_below(offset, kept)
-        floor = min((group.floor for group in self.groups.values()), default=offset)
-        self.times.forget_below(min(floor, offset, self.kept.min() if self.kept else offset))
+        lowest = min((group.committed_offset for group in self.groups.values()), default=offset)
+        self.times.forget_below(
+            min(lowest, offset, self.compacted.min() if self.compacted else offset)
+        )
         self._forget_runs()
 
     def _apply(self, op: Op, index: int, time_ms: int) -> Result:
@@ -306,7 +312,7 @@ class QueueState:
         if request:
             known = self.results.of(request)
             if known is not None and not self._is_overtaken(op, known):
-                self.chronicle.nothing()
+                self.outcome_notes.nothing()
                 return known
         result = _APPLY[type(op)](self, op, index, time_ms)
         if request and not isinstance(result, UnknownGroup | StaleResult) and not _is_empty(result):
@@ -322,7 +328,7 @@ class QueueState:
 
     def _configure(self, op: Configure, _index: int, _time_ms: int) -> Result:
         self.config = sound_queue(op.config)
-        self.chronicle.configured(self.config)
+        self.outcome_notes.configured(self.config)
         return None
 
     def _open(self, op: OpenGroup, _index: int, time_ms: int) -> Result:
@@ -330,21 +336,21 @@ class QueueState:
         if group is not None:
             if op.version > group.version:
                 self.operations(group).configure(op.version, op.config)
-                self.chronicle.regrouped(group.id, group.config)
+                self.outcome_notes.regrouped(group.id, group.config)
             return None
         for other in [g for g in self.groups.values() if g.name == op.name]:
             if other.id > op.group:
                 return None
             del self.groups[other.id]
-            self.chronicle.dropped(other.id)
+            self.outcome_notes.dropped(other.id)
         group = self.groups[op.group] = self.begun(op, time_ms)
         past = GroupPast(group.id, group.name, group.base, time_ms)
-        self.chronicle.opened(past, group.config)
+        self.outcome_notes.opened(past, group.config)
         return None
 
     def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:
         if self.groups.pop(op.group, None) is not None:
-            self.chronicle.dropped(op.group)
+            self.outcome_notes.dropped(op.group)
         return None
 
     def _tick(self, _op: Tick, _index: int, _time_ms: int) -> Result:

@@ -13,14 +13,14 @@ import msgspec
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.entries.ops import Result
-from delivery.group.counters import Tally
+from delivery.group.counters import Counters
 from delivery.group.failures import DeadLetter, Reason, Redrives
 from delivery.group.key_order import KeyOrder
 from delivery.group.leases import OpenLease
 from delivery.group.state import GroupState, Owner
 from delivery.history.archive import ArchiveRecord
-from delivery.history.compacted_set import SurvivorsRecord
-from delivery.history.outcome_notes import ChronicleRecord, GroupPast
+from delivery.history.compacted_set import CompactedSetRecord
+from delivery.history.outcome_notes import GroupPast, OutcomeNotesRecord
 from delivery.offsets.bitmaps import BitMap64, canonical
 from delivery.offsets.due import DueTimes
 from delivery.state.queue import QueueState
@@ -43,7 +43,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     config: GroupConfig
     base: int
     opened_ms: int
-    floor: int
+    committed_offset: int
     halted: str
     done: bytes
     ready: tuple[list[bytes], list[list[tuple[int, int]]]]
@@ -58,7 +58,7 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     order: OrderRecord | None
     outcomes: list[bool]
     turns: list[int]
-    tally: Tally
+    counters: Counters
     owner: tuple[str, int, int, int]
     begins: int = 0
     """0 as well where the snapshot is of a release that did not know it."""
@@ -77,15 +77,15 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     """delays, expiries, late until."""
     keys: list[tuple[int, bytes]]
     times: tuple[bytes, bytes]
-    carried: list[tuple[int, int]]
+    reappended: list[tuple[int, int]]
     results: list[tuple[int, int, Result]]
     counters: list[int]
     lasting: int
     stored_by_lane: list[int]
     groups: list[GroupRecord]
-    survivors: SurvivorsRecord | None = None
+    compacted_set: CompactedSetRecord | None = None
     """Of a partition that was compacted."""
-    chronicle: ChronicleRecord | None = None
+    outcome_notes: OutcomeNotesRecord | None = None
     archive: ArchiveRecord | None = None
     """Of a partition that waits for its archive, or was told of one."""
 
@@ -115,7 +115,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         [_later(due) for due in (queue.delays, queue.expiries, queue.late_until)],
         queue.keys.dump(),
         queue.times.dump(),
-        sorted(queue.carried.items()),
+        sorted(queue.reappended.items()),
         queue.results.dump(),
         [
             queue.scheduled,
@@ -127,8 +127,8 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         queue.lasting,
         list(queue.stored_by_lane),
         [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
-        None if queue.survivors.is_empty else queue.survivors.dump(),
-        queue.chronicle.dump(),
+        None if queue.compacted_set.is_empty else queue.compacted_set.dump(),
+        queue.outcome_notes.dump(),
         queue.archive.dump(),
     )
 
@@ -146,30 +146,30 @@ def load_queue(record: QueueRecord) -> QueueState:
         due.load(data)
     queue.keys.load(record.keys)
     queue.times.load(record.times)
-    queue.carried = dict(record.carried)
+    queue.reappended = dict(record.reappended)
     queue.results.load(record.results)
     queue.scheduled, queue.released, queue.cancelled_count, *others = record.counters
     queue.expired_count, queue.delay_ms_sum = others
     queue.lasting = record.lasting
     queue.stored_by_lane = list(record.stored_by_lane)
-    if record.survivors is not None:
-        queue.survivors.load(record.survivors)
-    if record.chronicle is not None:
-        queue.chronicle.load(record.chronicle)
+    if record.compacted_set is not None:
+        queue.compacted_set.load(record.compacted_set)
+    if record.outcome_notes is not None:
+        queue.outcome_notes.load(record.outcome_notes)
     if record.archive is not None:
         queue.archive.load(record.archive)
     queue.groups = {found.id: _load_group(found, queue) for found in record.groups}
     return queue
 
 
-def begin_chronicle(queue: QueueState, index: int, start_index: int) -> None:
+def begin_outcome_notes(queue: QueueState, index: int, start_index: int) -> None:
     """The queue is as a release that noted nothing has left it, after this entry."""
     groups = [
         GroupPast(group.id, group.name, group.base, group.opened_ms, [((index, 0), group.config)])
         for group in queue.groups.values()
     ]
-    queue.chronicle.begin_anew(index, queue.config, groups)
-    queue.chronicle.start_index = start_index
+    queue.outcome_notes.begin_anew(index, queue.config, groups)
+    queue.outcome_notes.start_index = start_index
 
 
 def _bitmaps(queue: QueueState) -> tuple[BitMap64, ...]:
@@ -185,7 +185,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         group.config,
         group.base,
         group.opened_ms,
-        group.floor,
+        group.committed_offset,
         group.halted,
         _later(group.done),
         cast(tuple[list[bytes], list[list[tuple[int, int]]]], group.ready.dump()),
@@ -200,7 +200,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
         order,
         list(group.outcomes),
         list(group.turns),
-        group.tally.copy(),
+        group.counters.copy(),
         (group.owner.member, group.owner.generation, group.owner.since, group.owner.ended),
         group.begins,
         _later(group.outside) if group.outside else b"",
@@ -217,7 +217,11 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     group = GroupState(
         record.id, record.name, record.version, config, record.base, record.opened_ms, queue
     )
-    group.floor, group.seen, group.halted = record.floor, queue.next_offset, record.halted
+    group.committed_offset, group.seen, group.halted = (
+        record.committed_offset,
+        queue.next_offset,
+        record.halted,
+    )
     group.done = BitMap64.deserialize(record.done)
     group.ready.load(record.ready)
     group.leases.load(record.leases)
@@ -236,7 +240,7 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
         group.order = KeyOrder.load(order.heads, order.chains, order.parked)
     group.outcomes = deque(record.outcomes, maxlen=config.halt_window)
     group.turns = list(record.turns)
-    group.tally = record.tally
+    group.counters = record.counters
     group.owner = Owner(*record.owner)
     group.begins = record.begins
     group.outside = BitMap64.deserialize(record.outside) if record.outside else BitMap64()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.timeline.groups import Attributes, TimelineEvent
 from log.entry import Entry
 
@@ -32,7 +32,7 @@ class Replication:
         self._before = entry.index, entry.time_ms
         """The newest entry whose frame was looked at, and its time."""
 
-    def frame(self, entry: Entry, chronicle: Chronicle) -> None:
+    def frame(self, entry: Entry, outcome_notes: OutcomeNotes) -> None:
         """Take the next entry's word on who had the one before it."""
         if self.is_over or entry.index <= self.index:
             return
@@ -40,7 +40,7 @@ class Replication:
         if entry.index > self.index + LATER_ENTRIES_MAX:
             self._decide(entry)
             return
-        voters = chronicle.voters_at(entry.index)
+        voters = outcome_notes.voters_at(entry.index)
         if not voters or len(voters) != len(entry.matches):
             return
         had = zip(voters, entry.matches, strict=True)

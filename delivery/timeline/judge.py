@@ -29,7 +29,7 @@ from delivery.group.rules import (
     is_run_out,
     lease_end_ms,
 )
-from delivery.history.outcome_notes import HALTED, Chronicle, Position
+from delivery.history.outcome_notes import HALTED, OutcomeNotes, Position
 from delivery.timeline.groups import Attributes, GroupStory
 
 VISIBILITY_TIMEOUT, CONSUMER_LOST = "visibility_timeout", "consumer_lost"
@@ -59,8 +59,8 @@ class Subject(Protocol):
 class Judge:
     """One message at a time, judged as of the operation `at`, which applied at `now_ms`."""
 
-    def __init__(self, chronicle: Chronicle, subject: Subject) -> None:
-        self.chronicle = chronicle
+    def __init__(self, outcome_notes: OutcomeNotes, subject: Subject) -> None:
+        self.outcome_notes = outcome_notes
         self.configs: dict[int, GroupConfig] = {}
         """Settings of groups, as of the operation."""
         self.now_ms = 0
@@ -210,7 +210,7 @@ class Judge:
         after = after_last(
             config,
             has_key=self._subject.has_key,
-            halts=self.chronicle.excepts(*self.at, HALTED, self._subject.offset),
+            halts=self.outcome_notes.excepts(*self.at, HALTED, self._subject.offset),
             is_withdrawn=self._is_withdrawn,
         )
         if after == "over":

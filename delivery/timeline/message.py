@@ -1,6 +1,6 @@
 """One message's timeline: its whole life as its partition's log has it.
 
-A projection: the entries, and what the `Chronicle` notes of how they were judged, give the same
+A projection: the entries, and what the `OutcomeNotes` notes of how they were judged, give the same
 events on every replica, at any time. `project` reads a log in memory; who looks one message up in a
 large log drives a `Projection` with the entries that name it.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from delivery.config import QueueConfig
-from delivery.entries.reappended import decode_carried, decode_stories
+from delivery.entries.reappended import decode_reappended, decode_stories
 from delivery.entries.records import decode_records
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.timeline.frames import Replication
 from delivery.timeline.groups import Attributes, GroupStory, TimelineEvent, status_of
 from delivery.timeline.story import Story, StoryRecord
@@ -105,18 +105,18 @@ class Message:
 class Projection:
     """A message's timeline in the making, from the entry that holds it on."""
 
-    def __init__(self, offset: int, chronicle: Chronicle, entry: Entry) -> None:
+    def __init__(self, offset: int, outcome_notes: OutcomeNotes, entry: Entry) -> None:
         """Raises KeyError where the entry holds no such message."""
         self.offset = offset
         self.index = entry.index
-        self._chronicle = chronicle
+        self._outcome_notes = outcome_notes
         self._message = _message_in(entry, offset)
         self._first_ms = self._message.time_ms
         self._replication = Replication(entry, self._first_ms)
         told = _story_in(entry, offset)
         self.is_carried = entry.kind in _CARRIERS
         self._has_past = not self.is_carried if told is None else told.exact
-        self.story = Story(offset, chronicle, told or self._begun(entry))
+        self.story = Story(offset, outcome_notes, told or self._begun(entry))
         self._replication.is_over = self.is_carried
 
     @property
@@ -131,7 +131,7 @@ class Projection:
 
     def frame(self, entry: Entry) -> None:
         """Take a later entry's word on who had the message, whether or not it names it."""
-        self._replication.frame(entry, self._chronicle)
+        self._replication.frame(entry, self._outcome_notes)
 
     def tell(self, entry: Entry) -> None:
         """Take the next entry of those that name the message."""
@@ -179,8 +179,8 @@ class Projection:
 
     @property
     def _is_exact(self) -> bool:
-        chronicle, since = self._chronicle, self.story.index
-        if since + 1 < max(chronicle.noted_from, chronicle.start_index):
+        outcome_notes, since = self._outcome_notes, self.story.index
+        if since + 1 < max(outcome_notes.noted_from, outcome_notes.start_index):
             return False
         return self._has_past
 
@@ -190,7 +190,7 @@ class Projection:
         if self.is_carried:  # who had it stands in the story so far
             return events, indexes
         told = self._replication
-        nodes = list(holders) or self._chronicle.voters_at(self.index)
+        nodes = list(holders) or self._outcome_notes.voters_at(self.index)
         replicated = told.event or told.unknown(nodes)
         at = 2 if events[1:] and events[1][1] == "DELAYED" else 1
         while at < len(events) and events[at][0] < replicated[0]:
@@ -203,7 +203,7 @@ class Projection:
         """A story that begins with what the entry holds."""
         message = self._message
         config = QueueConfig()
-        for at, known in self._chronicle.settings:
+        for at, known in self._outcome_notes.settings:
             config = known if at[0] <= entry.index else config
         due_ms = message.due_ms()
         expires_ms = message.expires_ms(config)
@@ -240,13 +240,13 @@ class Projection:
         record.indexes += [0] * (len(record.events) - 1 - len(record.indexes)) + [entry.index]
 
 
-def project(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
+def project(offset: int, entries: Sequence[Entry], outcome_notes: OutcomeNotes) -> Timeline | None:
     """The timeline of a message as these entries tell it, in order and up to the newest that was
     applied; None where none of them holds it."""
     holding = holding_entry(entries, offset)
     if holding is None:
         return None
-    projection = Projection(offset, chronicle, holding)
+    projection = Projection(offset, outcome_notes, holding)
     for entry in entries:
         if entry.index > projection.since:
             projection.frame(entry)
@@ -256,7 +256,7 @@ def project(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Time
 
 def message_ids_in(body: bytes | memoryview) -> list[int]:
     """The offsets that a carrying entry holds."""
-    return [offset for carried in decode_carried(body) for offset in carried.offsets]
+    return [offset for reappended in decode_reappended(body) for offset in reappended.offsets]
 
 
 def holding_entry(entries: Sequence[Entry], offset: int) -> Entry | None:
@@ -278,10 +278,10 @@ def _message_in(entry: Entry, offset: int) -> Message:
             if 0 <= row < batch.count:
                 return Message(entry.time_ms, RecordBatch.parse(batch.batch), row)
     elif entry.kind in _CARRIERS:
-        for carried in decode_carried(entry.body):
-            if offset in carried.offsets:
-                row = list(carried.offsets).index(offset)
-                return Message(carried.time_ms, RecordBatch.parse(carried.batch), row)
+        for reappended in decode_reappended(entry.body):
+            if offset in reappended.offsets:
+                row = list(reappended.offsets).index(offset)
+                return Message(reappended.time_ms, RecordBatch.parse(reappended.batch), row)
     raise KeyError(offset)
 
 

@@ -30,7 +30,7 @@ from delivery.entries.ops import (
     Sought,
     decode_ops,
 )
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.timeline.message import Projection
 from log.entry import Entry, EntryKind
 
@@ -78,7 +78,7 @@ def keys_of(offset: int) -> tuple[int, int]:
     return (offset << 1) & _KEYS, (offset >> STRETCH_BITS << 1 | 1) & _KEYS
 
 
-class Mentions:
+class MessageEntryIndex:
     """The rows of a run of entries that follow each other, from `first_index` on."""
 
     def __init__(self, first_index: int) -> None:
@@ -93,11 +93,11 @@ class Mentions:
     def __len__(self) -> int:
         return len(self.rows) + len(self.wide)
 
-    def add(self, entries: Iterable[Entry], chronicle: Chronicle) -> None:
+    def add(self, entries: Iterable[Entry], outcome_notes: OutcomeNotes) -> None:
         """Take the next applied entries. On any thread, one at a time."""
         for entry in entries:
             if entry.kind == EntryKind.QUEUE:
-                self._add_ops(entry, chronicle)
+                self._add_ops(entry, outcome_notes)
             elif entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
                 self.wide.append(Wide(entry.index, START, 0, 0, 1 << 62))
             elif entry.kind == EntryKind.RECORDS:
@@ -129,7 +129,7 @@ class Mentions:
             runs = [_merged(left, right, step, end_turn) for left, right in pairs]
         return array("Q", runs[0] if runs else [])
 
-    def _add_ops(self, entry: Entry, chronicle: Chronicle) -> None:
+    def _add_ops(self, entry: Entry, outcome_notes: OutcomeNotes) -> None:
         keys: set[int] = set()
         index = entry.index
         for number, op in enumerate(decode_ops(entry.body)):
@@ -142,8 +142,8 @@ class Mentions:
                 _add_keys(keys, op.offsets)
                 self._reach_again(op.group, min(op.offsets, default=0))
             elif isinstance(op, Committed):
-                if not chronicle.did_nothing(index, number):
-                    self._commit(op, index, keys, is_known=index >= chronicle.noted_from)
+                if not outcome_notes.did_nothing(index, number):
+                    self._commit(op, index, keys, is_known=index >= outcome_notes.noted_from)
             else:
                 self._add_wide(op, index)
         place = index - self.first_index

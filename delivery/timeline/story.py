@@ -27,7 +27,7 @@ from delivery.entries.ops import (
 )
 from delivery.entries.records import decode_trim
 from delivery.history.compacted_set import decode_compaction
-from delivery.history.outcome_notes import NOT_GRANTED, Chronicle, GroupPast, Position
+from delivery.history.outcome_notes import NOT_GRANTED, GroupPast, OutcomeNotes, Position
 from delivery.timeline.groups import Attributes, GroupStory, Place, TimelineEvent
 from delivery.timeline.judge import Judge
 from log.entry import Entry, EntryKind
@@ -65,9 +65,9 @@ class StoryRecord(msgspec.Struct, array_like=True):
 class Story:
     """One message from the entry `index` on, which stores it or tells of it so far."""
 
-    def __init__(self, offset: int, chronicle: Chronicle, record: StoryRecord) -> None:
-        self._chronicle = chronicle
-        self._judge: Judge = Judge(chronicle, self)
+    def __init__(self, offset: int, outcome_notes: OutcomeNotes, record: StoryRecord) -> None:
+        self._outcome_notes = outcome_notes
+        self._judge: Judge = Judge(outcome_notes, self)
         self.offset, self.fate = offset, record.fate
         self.kept, self.in_stream = record.kept, record.in_stream
         self.index = record.index
@@ -159,7 +159,7 @@ class Story:
         if entry.kind == EntryKind.QUEUE:
             for number, op in enumerate(decode_ops(entry.body)):
                 self.tell_op(op, number)
-        elif entry.kind in STARTS and not self._chronicle.did_nothing(entry.index, 0):
+        elif entry.kind in STARTS and not self._outcome_notes.did_nothing(entry.index, 0):
             self._trimmed(entry)
 
     def tell_op(self, op: Op, number: int) -> None:
@@ -173,14 +173,16 @@ class Story:
         group = self.groups.get(getattr(op, "group", 0))
         if group is None and not isinstance(op, Cancelled):
             return
-        if not self._chronicle.did_nothing(*at):
+        if not self._outcome_notes.did_nothing(*at):
             telling(self, op, group)
 
     # -- what is not the message's own
 
     def _all_changes(self) -> Iterator[tuple[Position, Any, Any]]:
-        settings = [(at, None, config) for at, config in self._chronicle.settings]
-        return iter(sorted([*self._chronicle.changes(), *settings], key=lambda change: change[0]))
+        settings = [(at, None, config) for at, config in self._outcome_notes.settings]
+        return iter(
+            sorted([*self._outcome_notes.changes(), *settings], key=lambda change: change[0])
+        )
 
     def _catch_up(self, at: Position, *, known: bool = False) -> None:
         """Settings and groups as of this operation; `known`: as the message is stored."""
@@ -246,7 +248,7 @@ class Story:
     def _delivered(self, op: Delivered, group: GroupStory) -> None:
         if self.offset not in op.offsets:
             return
-        if not self._chronicle.excepts(*self._judge.at, NOT_GRANTED, self.offset):
+        if not self._outcome_notes.excepts(*self._judge.at, NOT_GRANTED, self.offset):
             self._judge.delivered(op, group)
 
     def _settled(self, op: Settled, group: GroupStory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.types import Index, PartitionId, Term
 from log.entry import Entry
 from log.errors import EntryDamaged, InstallRefused
 from log.wal.install import Install
@@ -15,9 +15,9 @@ BEYOND_BYTES_MAX = 16 << 20
 
 
 class ReplacedLog(Protocol):
-    """What is asked of the log that a copy replaces: see `log.group.log.GroupLog`."""
+    """What is asked of the log that a copy replaces: see `log.partition.log.PartitionLog`."""
 
-    id: GroupId
+    id: PartitionId
     first_index: Index
 
     @property
@@ -37,7 +37,7 @@ class ReplacedLog(Protocol):
 
     def identity(self, index: Index) -> tuple[Term, int] | None: ...
 
-    def doubt(self) -> None: ...
+    def mark_suspect(self) -> None: ...
 
 
 def entries_beyond(log: ReplacedLog, install: Install) -> list[Entry]:
@@ -74,7 +74,7 @@ def _continues(log: ReplacedLog, install: Install) -> bool:
     if known is not None and known[0] == install.last_term:
         return True
     if log.last_index > last:
-        log.doubt()
+        log.mark_suspect()
     return False
 
 

@@ -7,23 +7,23 @@ from typing import Protocol
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GroupId, Index, Lsn, Term
+from goqueue.wire.types import Index, Lsn, PartitionId, Term
 from log.copy.manifest import SUFFIX_OF, FileKind, Manifest, SegmentParts
 from log.disk.files import Disk
 from log.errors import Damaged, EntryMissing
-from log.segments.chain import GroupSegments
+from log.segments.chain import PartitionSegments
 from log.segments.segment import OFFSETS_SUFFIX
 from log.snapshots.file import HEADER_BYTES, newest_snapshot, snapshot_path
 
 
 class ExportedLog(Protocol):
-    """What is asked of the log that is copied: see `log.group.log.GroupLog`."""
+    """What is asked of the log that is copied: see `log.partition.log.PartitionLog`."""
 
-    id: GroupId
+    id: PartitionId
     first_index: Index
     trim_index: Index
     created_lsn: Lsn
-    disk_segments: GroupSegments
+    disk_segments: PartitionSegments
 
     @property
     def spilled_index(self) -> Index: ...
@@ -32,11 +32,11 @@ class ExportedLog(Protocol):
 
 
 class Export:
-    """Made by `GroupLog.export` on the loop's thread, which pins the log's beginning; `open`,
+    """Made by `PartitionLog.export` on the loop's thread, which pins the log's beginning; `open`,
     `read` and `close` may run on any other, one at a time. Compared by identity."""
 
     def __init__(self, log: ExportedLog, disk: Disk, committed: Index) -> None:
-        self.group = log.id
+        self.partition_id = log.id
         self._disk = disk
         self._segments = log.disk_segments
         self._created_lsn = log.created_lsn
@@ -64,14 +64,14 @@ class Export:
         manifest's, Damaged where the file is shorter than it was, OSError."""
         size = self._parts.get((kind, first))
         if size is None or not 0 <= offset <= size:
-            raise EntryMissing(str(self.group), first, self._first, self._last)
+            raise EntryMissing(str(self.partition_id), first, self._first, self._last)
         length = min(length, size - offset)
         if kind == FileKind.STATE:
             data = self._disk.pread(self._state, length, HEADER_BYTES + offset)
         else:
             data = self._segments.read_file(first, SUFFIX_OF[kind], length, offset)
         if len(data) != length:
-            raise Damaged(f"{kind.name} {first} of {self.group}", offset, "cut short")
+            raise Damaged(f"{kind.name} {first} of {self.partition_id}", offset, "cut short")
         return data
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Export:
         found = newest_snapshot(
             self._disk,
             self._segments.directory,
-            self.group,
+            self.partition_id,
             self._created_lsn,
             (self._first - 1, self._last),
             unread.append,
@@ -98,7 +98,7 @@ class Export:
         if found is None and self._first > 1 and unread:
             raise unread[0]  # else an older one serves as well; it is told when it is needed here
         if self._last < self._first or (found is None and self._first > 1):
-            raise EntryMissing(str(self.group), self._last, self._first, self._last)
+            raise EntryMissing(str(self.partition_id), self._last, self._first, self._last)
         if index:
             # The file stays readable through its handle when newer snapshots push it out.
             self._state = self._disk.open(snapshot_path(self._segments.directory, index))
@@ -106,7 +106,7 @@ class Export:
         first = segments[0].first_index
         base = self._base_term if first == self._first else self._term_before(first)
         return Manifest(
-            self.group,
+            self.partition_id,
             first,
             base,
             Index(self._last),
@@ -142,5 +142,5 @@ class Export:
             end = segment.end_of(last)
             found.append(SegmentParts(segment.first_index, Index(last), end, offsets))
         if not found or found[-1].last_index != self._last:
-            raise EntryMissing(str(self.group), self._last, self._first, self._last)
+            raise EntryMissing(str(self.partition_id), self._last, self._first, self._last)
         return found

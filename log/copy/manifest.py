@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.types import Index, PartitionId, Term
 from log.segments.file_header import FILE_HEADER_BYTES
 from log.segments.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, TERM_BYTES, TERMS_SUFFIX
 
@@ -66,7 +66,7 @@ class Manifest:
     """A replica up to `last_index`, all of it committed. `base_term` is the term of the entry
     before the first, 0 where unknown or there is none; `snapshot_index` is 0 without a state."""
 
-    group: GroupId
+    partition_id: PartitionId
     first_index: Index
     base_term: int
     last_index: Index

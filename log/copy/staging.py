@@ -1,7 +1,7 @@
 """Copied files of a replica on their way: beside the group's own, under names of the copy.
 
-They count for nothing until `GroupLog.install` says so. After a crash they are found again: a file
-that is there in full is verified instead of copied, one that was begun is gone on with.
+They count for nothing until `PartitionLog.install` says so. After a crash they are found again: a
+file that is there in full is verified instead of copied, one that was begun is gone on with.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.copy.manifest import SUFFIX_OF, FileKind, Manifest, Part, SegmentParts
 from log.disk.files import Disk
 from log.entry import FRAME_BYTES_MAX, HEADER_BYTES
@@ -34,11 +34,11 @@ class Staging:
     """The files of one copy. On any thread, one call at a time; all raise OSError."""
 
     def __init__(
-        self, disk: Disk, directory: str, group: GroupId, created_lsn: int, new_id: int
+        self, disk: Disk, directory: str, partition_id: PartitionId, created_lsn: int, new_id: int
     ) -> None:
         self._disk = disk
         self._directory = directory
-        self._group = group
+        self._partition_id = partition_id
         self._created_lsn = created_lsn
         self._id = new_id
         self._suffix = incoming_suffix(new_id)
@@ -87,7 +87,7 @@ class Staging:
         """
         offsets = Part(FileKind.OFFSETS, segment.first_index, 0)
         if not self._disk.exists(self._path(offsets)):
-            header = file_header(OFFSETS_SUFFIX, segment.first_index, self._group)
+            header = file_header(OFFSETS_SUFFIX, segment.first_index, self._partition_id)
             self.write(offsets, 0, header)
         paths = [self._path(Part(kind, segment.first_index, 0)) for kind in SUFFIX_OF]
         with self._held(paths) as held:
@@ -116,7 +116,7 @@ class Staging:
                 raise Damaged(path, STATE_AT, "not the state that was announced")
             index = manifest.snapshot_index
             header = snapshot_header(
-                self._group, self._created_lsn, index, size, self._blocks(path, STATE_AT)
+                self._partition_id, self._created_lsn, index, size, self._blocks(path, STATE_AT)
             )
             self._disk.pwritev(held[path], [header], 0)
             self._sync_or_drop(held[path], path)
@@ -190,7 +190,7 @@ class Staging:
     def _read_terms(self, segment: SegmentParts) -> list[tuple[int, int, int]]:
         path = self._path(Part(FileKind.TERMS, segment.first_index, 0))
         self._check_header(path, TERMS_SUFFIX, segment.first_index)
-        header_bytes = len(file_header(TERMS_SUFFIX, segment.first_index, self._group))
+        header_bytes = len(file_header(TERMS_SUFFIX, segment.first_index, self._partition_id))
         data = b"".join(self._blocks(path, header_bytes))
         if len(data) + header_bytes != segment.terms_bytes:
             raise Damaged(path, len(data), "of another length")
@@ -200,7 +200,7 @@ class Staging:
         return terms
 
     def _check_header(self, path: str, suffix: str, first_index: int) -> None:
-        expected = file_header(suffix, first_index, self._group)
+        expected = file_header(suffix, first_index, self._partition_id)
         if next(self._blocks(path, 0, len(expected)), b"") != expected:
             raise Damaged(path, 0, "bad header")
 

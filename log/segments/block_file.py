@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.disk.descriptors import Descriptors
 from log.segments.file_header import FILE_HEADER_BYTES, header_of
 
@@ -62,13 +62,15 @@ class BlockFile(Generic[B]):
     head: ClassVar[struct.Struct]
     """Of a head, what follows its CRC: the run, and more."""
 
-    def __init__(self, files: Descriptors, base: str, group: GroupId, first_index: Index) -> None:
+    def __init__(
+        self, files: Descriptors, base: str, partition_id: PartitionId, first_index: Index
+    ) -> None:
         self.first_index = first_index
         self.path = base + self.suffix
         self.blocks: tuple[B, ...] = ()
         self.size_bytes = 0
         self._files = files
-        self._header = header_of(self.magic, self.format, first_index, group)
+        self._header = header_of(self.magic, self.format, first_index, partition_id)
 
     def block(self, run: Run, fields: Sequence[Any], at: int) -> B | None:
         """The block of such a head, whose data begin there; None where that can't be."""

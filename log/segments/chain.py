@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.config import StorageConfig
 from log.disk.descriptors import Descriptors
 from log.entry import Entry
 from log.errors import Damaged, reraise_other
 from log.segments.block_file import BlockFile
-from log.segments.counters import LogTally
+from log.segments.counters import LogCounters
 from log.segments.incoming import move_in
 from log.segments.searches import Searches, segment_of
 from log.segments.segment import SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
@@ -42,24 +42,24 @@ class SegmentInfo:
     sealed: bool
 
 
-class GroupSegments:
+class PartitionSegments:
     """The segments of one group, in first-index order.
 
     `touched` collects the files and directories that a checkpoint must sync.
     """
 
     def __init__(
-        self, files: Descriptors, directory: str, group: GroupId, config: StorageConfig
+        self, files: Descriptors, directory: str, partition_id: PartitionId, config: StorageConfig
     ) -> None:
         self.directory = directory
         self.chain: tuple[Segment, ...] = ()
-        self.tally = LogTally()
+        self.counters = LogCounters()
         self.searches = Searches(self)
         self.touched: set[str] = set()
         self.generation = 0
         """Another one whenever bytes that were written may have been replaced by others."""
         self._files = files
-        self._group = group
+        self._partition_id = partition_id
         self._config = config
         self._chain_change = threading.Lock()
         self._replacing = threading.Lock()
@@ -123,7 +123,7 @@ class GroupSegments:
                 self.chain = self.chain[:-1]
             self.touched.add(self.directory + "/")
             removed.remove()
-            self.tally.segments_deleted += 1
+            self.counters.segments_deleted += 1
         if self.chain and self.chain[-1].last_index >= index:
             self._touch(self.chain[-1])
             try:
@@ -172,7 +172,7 @@ class GroupSegments:
         """
         with self._chain_change:
             kept = tuple(s for s in self.chain if s.last_index >= index)
-            self.tally.segments_deleted += len(self.chain) - len(kept)
+            self.counters.segments_deleted += len(self.chain) - len(kept)
             self.chain = kept
 
     def remove_all(self) -> None:
@@ -269,7 +269,7 @@ class GroupSegments:
         """Entries of one segment from `first` on. Raises Damaged, also where there is no such."""
         segment = segment_of(self, first)
         entries = segment.read(first, min(last, segment.last_index), max_bytes, max_count)
-        self.tally.read_bytes += sum(len(entry.frame) for entry in entries)
+        self.counters.read_bytes += sum(len(entry.frame) for entry in entries)
         return entries
 
     def repair(self, entries: Sequence[Entry]) -> int:
@@ -291,7 +291,9 @@ class GroupSegments:
 
     def file_beside(self, kind: type[F], first_index: Index) -> F:
         """The file of this kind beside the segment that begins there."""
-        return kind(self._files, f"{self.directory}/{first_index:016x}", self._group, first_index)
+        return kind(
+            self._files, f"{self.directory}/{first_index:016x}", self._partition_id, first_index
+        )
 
     def files_beside(self, kind: type[BlockFile[Any]]) -> list[Index]:
         """First indexes by which files of this kind are named, also of segments that have gone."""
@@ -372,14 +374,14 @@ class GroupSegments:
             self._touch(active)  # first: an append that fails may have been made in part
             before = active.end
             active.append(run)
-            self.tally.written_bytes += active.end - before
+            self.counters.written_bytes += active.end - before
 
     def _begin(self, index: int) -> None:
         self._files.disk.make_directories(self.directory)
         segment = self._segment(index)
         self.touched.add(self.directory + "/")
         segment.begin()
-        self.tally.segments_created += 1
+        self.counters.segments_created += 1
         with self._chain_change:
             self.chain = (*self.chain, segment)
 
@@ -390,7 +392,7 @@ class GroupSegments:
         return Segment(
             self._files,
             self.directory,
-            self._group,
+            self._partition_id,
             Index(first_index),
             self._config.index_interval_bytes,
         )
@@ -419,7 +421,7 @@ class GroupSegments:
             segment.adopt(expected)
         except (Damaged, OSError) as error:
             reraise_other(error)
-            self.tally.index_rebuilds += 1
+            self.counters.index_rebuilds += 1
             try:
                 last = segment.rebuild(expected)
                 if last == expected:

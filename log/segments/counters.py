@@ -8,7 +8,7 @@ LOOKUPS_KEPT_MAX = 1000
 """Searches in indexes that are remembered until they are taken, the newest."""
 
 
-class LogTally:
+class LogCounters:
     """Counted on whichever thread does the work: a count may be lost where two do so at once."""
 
     __slots__ = (

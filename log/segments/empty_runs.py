@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from log.segments.segment import Segment
 
 
-class QuietRun:
+class EmptyRun:
     """Entries of a segment in a row that hold no records: the longest run that a search has met.
 
     Searches of several threads may note what they found; the writing thread may cut.
@@ -72,8 +72,8 @@ def last_with_records(segment: Segment, offset: int, first: int, last: int) -> I
 
     Raises Damaged where an unreadable entry hides it.
     """
-    cuts = segment.quiet.cuts
-    quiet_first, quiet_last = segment.quiet.bounds
+    cuts = segment.empty_run.cuts
+    quiet_first, quiet_last = segment.empty_run.bounds
     parts, run = [(first, last)], first
     passes = quiet_first <= last and first <= quiet_last
     if passes:
@@ -84,11 +84,13 @@ def last_with_records(segment: Segment, offset: int, first: int, last: int) -> I
         for entry in segment.scan(start, end) if start <= end else ():
             if not entry.record_count:
                 continue
-            segment.quiet.note(cuts, run, entry.index - 1)
+            segment.empty_run.note(cuts, run, entry.index - 1)
             if entry.base_offset > offset:
                 if answer is None and first == segment.first_index:
-                    segment.quiet.note_lowest(cuts, entry.base_offset)
+                    segment.empty_run.note_lowest(cuts, entry.base_offset)
                 return answer
             answer, run = entry.index, entry.index + 1
-    segment.quiet.note(cuts, run, max(last, quiet_last) if passes and run <= quiet_first else last)
+    segment.empty_run.note(
+        cuts, run, max(last, quiet_last) if passes and run <= quiet_first else last
+    )
     return answer

@@ -10,16 +10,16 @@ import struct
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.errors import Damaged, NewerFormat
 
 FILE_HEADER = struct.Struct("<8sIHHQ20sI")
 FILE_HEADER_BYTES = FILE_HEADER.size
 
 
-def header_of(magic: bytes, version: int, first_index: int, group: GroupId) -> bytes:
+def header_of(magic: bytes, version: int, first_index: int, partition_id: PartitionId) -> bytes:
     """The header of a file of this kind."""
-    rest = struct.pack("<HHQ20sI", version, 0, first_index, group.pack(), 0)
+    rest = struct.pack("<HHQ20sI", version, 0, first_index, partition_id.pack(), 0)
     return magic + struct.pack("<I", crc32c(rest)) + rest
 
 

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from log.errors import Damaged
 from log.segments.block_file import BlockFile, Run
-from log.segments.le_columns import little
+from log.segments.le_columns import le_bytes
 
 KINDS = 3
 ITEMS_MAX = 1 << 20
@@ -78,7 +78,7 @@ class HashFile(BlockFile[Block]):
         kinds: list[int] = []
         for hashes, rows in columns:
             cells = array("I" if width == _NARROW else "Q", [row - low for row in rows])
-            column, places = little(hashes), little(cells)
+            column, places = le_bytes(hashes), le_bytes(cells)
             data += (column, places)
             kinds += (len(hashes), crc32c(column), crc32c(places))
         self._append(run, [width, partial, 0, low, high, *kinds], data)

@@ -6,7 +6,7 @@ import sys
 from array import array
 
 
-def little(numbers: array[int]) -> bytes:
+def le_bytes(numbers: array[int]) -> bytes:
     if sys.byteorder == "big":
         numbers = array(numbers.typecode, numbers)
         numbers.byteswap()

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from log.errors import Damaged
 from log.segments.block_file import BlockFile, Run
-from log.segments.le_columns import little, numbers
+from log.segments.le_columns import le_bytes, numbers
 
 CHUNK_ROWS = 256
 ROWS_MAX = 1 << 22
@@ -59,7 +59,7 @@ class Block(NamedTuple):
         return self.table_bytes > 12 * self.chunks
 
 
-class MentionFile(BlockFile[Block]):
+class MessageEntryFile(BlockFile[Block]):
     """Of one segment."""
 
     suffix = ".mentions"
@@ -76,10 +76,10 @@ class MentionFile(BlockFile[Block]):
 
     def append(self, run: Run, rows: array[int], apart: bytes) -> None:
         """Add a block of entries that follow. Raises OSError: nothing was added then."""
-        data = little(rows)
+        data = le_bytes(rows)
         step = CHUNK_ROWS * _ROW_BYTES
         crcs = array("I", [crc32c(data[at : at + step]) for at in range(0, len(data), step)])
-        table = little(rows[::CHUNK_ROWS]) + little(crcs) + apart
+        table = le_bytes(rows[::CHUNK_ROWS]) + le_bytes(crcs) + apart
         low, high = (rows[0], rows[-1]) if rows else (0, 0)
         self._append(run, [len(rows), low, high, len(table), crc32c(table)], [table, data])
 

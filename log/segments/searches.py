@@ -10,7 +10,7 @@ from typing import Protocol
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged
-from log.segments.counters import LogTally
+from log.segments.counters import LogCounters
 from log.segments.empty_runs import last_with_records
 from log.segments.index import OffsetIndex
 from log.segments.segment import Segment
@@ -19,12 +19,12 @@ _INDEXES_LOADED_MAX = 16
 
 
 class Chain(Protocol):
-    """The segments of one group, as `log.segments.chain.GroupSegments` has them."""
+    """The segments of one group, as `log.segments.chain.PartitionSegments` has them."""
 
     directory: str
     chain: tuple[Segment, ...]
     """In first-index order; another one whenever it changes."""
-    tally: LogTally
+    counters: LogCounters
 
 
 class Searches:
@@ -41,14 +41,14 @@ class Searches:
         """
         began_s = time.perf_counter()
         found = self._locate_offset(offset, first, last)
-        self._segments.tally.looked_up("offset", time.perf_counter() - began_s)
+        self._segments.counters.looked_up("offset", time.perf_counter() - began_s)
         return found
 
     def locate_time(self, time_ms: int, first: int, last: int) -> Index | None:
         """The first entry up to `last` of this log time or a later one. Raises Damaged as above."""
         began_s = time.perf_counter()
         found = self._locate_time(time_ms, first, last)
-        self._segments.tally.looked_up("time", time.perf_counter() - began_s)
+        self._segments.counters.looked_up("time", time.perf_counter() - began_s)
         return found
 
     def fetch_for_offset(self, offset: int, first: int, last: int) -> None:
@@ -69,7 +69,7 @@ class Searches:
                 if not segment.has_index:
                     return False
                 found = segment.index().before_offset(offset, last)
-                return found > 0 or segment.quiet.lowest is not None
+                return found > 0 or segment.empty_run.lowest is not None
         return True
 
     def is_time_at_hand(self, time_ms: int) -> bool:
@@ -133,10 +133,12 @@ class Searches:
         as far as is known without its index, of which only a few are in memory."""
         if segment.first_index > last:
             return True
-        lowest = segment.quiet.lowest
+        lowest = segment.empty_run.lowest
         if lowest is not None and offset < lowest:
             return True
-        return segment.quiet.covers(max(first, segment.first_index), min(last, segment.last_index))
+        return segment.empty_run.covers(
+            max(first, segment.first_index), min(last, segment.last_index)
+        )
 
     def _check_head(self, first: int) -> None:
         chain = self._segments.chain

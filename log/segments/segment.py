@@ -14,11 +14,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.disk.descriptors import Descriptors
 from log.entry import HEADER_BYTES, Entry
 from log.errors import Damaged, reraise_other
-from log.segments.empty_runs import QuietRun
+from log.segments.empty_runs import EmptyRun
 from log.segments.file_header import FILE_HEADER_BYTES, check_header, header_of
 from log.segments.frame_reader import sound_frames
 from log.segments.index import ITEM_BYTES, OffsetIndex, encode_item
@@ -43,9 +43,9 @@ _ENTRY_BYTES = 1 << 12
 """Where one entry is wanted: most are no longer, and less costs no less to read."""
 
 
-def file_header(suffix: str, first_index: int, group: GroupId) -> bytes:
+def file_header(suffix: str, first_index: int, partition_id: PartitionId) -> bytes:
     """What one of a segment's files begins with."""
-    return header_of(_MAGICS[suffix], FORMAT, first_index, group)
+    return header_of(_MAGICS[suffix], FORMAT, first_index, partition_id)
 
 
 class Segment:
@@ -58,7 +58,7 @@ class Segment:
         self,
         files: Descriptors,
         directory: str,
-        group: GroupId,
+        partition_id: PartitionId,
         first_index: Index,
         interval_bytes: int,
     ) -> None:
@@ -66,9 +66,9 @@ class Segment:
         self.count = 0
         self.end = FILE_HEADER_BYTES
         self.first_time_ms = 0
-        self.quiet = QuietRun()
+        self.empty_run = EmptyRun()
         self._files = files
-        self._group = group
+        self._partition_id = partition_id
         self.interval_bytes = interval_bytes
         self._base = f"{directory}/{first_index:016x}"
         self._index: OffsetIndex | None = None
@@ -135,7 +135,7 @@ class Segment:
         kept = FILE_HEADER_BYTES + self.index().truncate(last_index)
         self._index_end = min(self._index_end, kept)
         self.cut_files()
-        self.quiet.cut()
+        self.empty_run.cut()
 
     def _cut_at(self, last_index: int) -> int:
         """Where the entry ends: by the term index, by where the next one stands, or by a scan."""
@@ -408,7 +408,7 @@ class Segment:
 
     def _begins_with(self, entry: Entry) -> None:
         self.first_time_ms = entry.time_ms
-        self.quiet.begins_with(entry)
+        self.empty_run.begins_with(entry)
 
     def _load_index(self) -> OffsetIndex:
         path = self.path(OFFSETS_SUFFIX)
@@ -434,7 +434,7 @@ class Segment:
                 self._files.disk.pwritev(handle, [self._header(OFFSETS_SUFFIX)], 0)
 
     def _header(self, suffix: str) -> bytes:
-        return file_header(suffix, self.first_index, self._group)
+        return file_header(suffix, self.first_index, self._partition_id)
 
     def _term_at(self, number: int) -> int:
         return FILE_HEADER_BYTES + number * TERM.size

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.disk.files import Disk
 from log.errors import Damaged, NewerFormat
 
@@ -33,7 +33,7 @@ class SnapshotJob:
 
     disk: Disk
     directory: str
-    group: GroupId
+    partition_id: PartitionId
     created_lsn: int
     index: Index
     state: bytes | Callable[[], bytes]
@@ -49,7 +49,9 @@ class SnapshotJob:
         disk.make_directories(self.directory)
         state = self.state if isinstance(self.state, bytes) else self.state()
         path = snapshot_path(self.directory, self.index)
-        header = snapshot_header(self.group, self.created_lsn, self.index, len(state), (state,))
+        header = snapshot_header(
+            self.partition_id, self.created_lsn, self.index, len(state), (state,)
+        )
         handle = disk.open(path + _TEMPORARY, write=True, create=True)
         try:
             disk.truncate(handle, 0)
@@ -88,12 +90,12 @@ def snapshot_indexes(disk: Disk, directory: str) -> list[int]:
 
 
 def read_snapshot(
-    disk: Disk, directory: str, group: GroupId, created_lsn: int, index: int
+    disk: Disk, directory: str, partition_id: PartitionId, created_lsn: int, index: int
 ) -> bytes:
     """The state in a snapshot. Raises Damaged or NewerFormat, naming the file."""
     path = snapshot_path(directory, index)
     stated, state = _load(disk, path)
-    if stated != (index, created_lsn, group.pack()):
+    if stated != (index, created_lsn, partition_id.pack()):
         raise Damaged(path, 0, "holds another snapshot")
     return state
 
@@ -101,7 +103,7 @@ def read_snapshot(
 def newest_snapshot(
     disk: Disk,
     directory: str,
-    group: GroupId,
+    partition_id: PartitionId,
     created_lsn: int,
     within: tuple[int, int],
     on_damaged: Callable[[Damaged], None],
@@ -112,7 +114,7 @@ def newest_snapshot(
         if not first <= index <= last:
             continue
         try:
-            return index, read_snapshot(disk, directory, group, created_lsn, index)
+            return index, read_snapshot(disk, directory, partition_id, created_lsn, index)
         except Damaged as error:
             on_damaged(error)
     return None
@@ -158,10 +160,10 @@ def remove_snapshots_beyond(disk: Disk, directory: str, first_index: int, last_i
 
 
 def snapshot_header(
-    group: GroupId, created_lsn: int, index: int, length: int, state: Iterable[bytes]
+    partition_id: PartitionId, created_lsn: int, index: int, length: int, state: Iterable[bytes]
 ) -> bytes:
     """What stands before the state, given in blocks, in its file."""
-    rest = _REST.pack(FORMAT, 0, index, created_lsn, group.pack(), length)
+    rest = _REST.pack(FORMAT, 0, index, created_lsn, partition_id.pack(), length)
     crc = crc32c(rest)
     for block in state:
         crc = crc32c(block, crc)
@@ -178,11 +180,11 @@ def _load(disk: Disk, path: str) -> tuple[tuple[int, int, bytes], bytes]:
     if len(data) < HEADER_BYTES:
         raise Damaged(path, 0, "cut short")
     magic, crc = _PREFIX.unpack_from(data)
-    version, _zero, index, created_lsn, group, length = _REST.unpack_from(data, _PREFIX.size)
+    version, _zero, index, created_lsn, partition, length = _REST.unpack_from(data, _PREFIX.size)
     if magic != _MAGIC or crc32c(memoryview(data)[_PREFIX.size :]) != crc:
         raise Damaged(path, 0, "checksum mismatch")
     if version > FORMAT:
         raise NewerFormat(path, version, FORMAT)
     if length != len(data) - HEADER_BYTES:
         raise Damaged(path, 0, "of another length")
-    return (index, created_lsn, group), data[HEADER_BYTES:]
+    return (index, created_lsn, partition), data[HEADER_BYTES:]

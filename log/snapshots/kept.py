@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.disk.files import Disk
 from log.errors import Damaged
 from log.snapshots.file import (
@@ -21,10 +21,10 @@ from log.wal.install import Install
 class Snapshots:
     """`kept` of them, the older ones to fall back to."""
 
-    def __init__(self, disk: Disk, directory: str, group: GroupId, kept: int) -> None:
+    def __init__(self, disk: Disk, directory: str, partition_id: PartitionId, kept: int) -> None:
         self._disk = disk
         self._directory = directory
-        self._group = group
+        self._partition_id = partition_id
         self._kept = kept
         self._indexes: list[int] = []
 
@@ -44,7 +44,7 @@ class Snapshots:
         return SnapshotJob(
             self._disk,
             self._directory,
-            self._group,
+            self._partition_id,
             created_lsn,
             index,
             state,
@@ -60,7 +60,7 @@ class Snapshots:
     ) -> tuple[int, bytes] | None:
         """The newest sound one of an entry in this range, and its state."""
         return newest_snapshot(
-            self._disk, self._directory, self._group, created_lsn, within, on_damaged
+            self._disk, self._directory, self._partition_id, created_lsn, within, on_damaged
         )
 
     def passed(self, last_index: int) -> int:
@@ -78,7 +78,9 @@ class Snapshots:
         path = snapshot_path(self._directory, index)
         try:
             self._disk.uncache(path)
-            return len(read_snapshot(self._disk, self._directory, self._group, created_lsn, index))
+            return len(
+                read_snapshot(self._disk, self._directory, self._partition_id, created_lsn, index)
+            )
         except FileNotFoundError:
             if index in self._indexes:
                 raise Damaged(path, 0, "the file is missing") from None

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Index, Lsn
+from goqueue.wire.types import Index, Lsn, PartitionId
 from log.config import StorageConfig
 from log.disk.descriptors import Descriptors
 from log.disk.files import is_full
 from log.disk.space import Space
 from log.errors import EntryDamaged, InstallRefused
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.segment import Segment
 from log.store.spill import SpillDone
 from log.wal.format import CheckpointItem
@@ -36,7 +36,7 @@ class CheckpointJob:
     """Files and directories to sync."""
     dropped_files: list[WalFile]
     dropped_segments: list[Segment]
-    indexes: dict[GroupId, int]
+    indexes: dict[PartitionId, int]
     """The last entry in segments, as of `lsn`, of each group that changed."""
     full: bool = False
     """There was no room for what a full disk is prepared with: the next one tries again."""
@@ -83,7 +83,7 @@ class CheckpointJob:
             self.segments_gone += 1
         return True
 
-    def forget(self, log: GroupLog) -> None:
+    def forget(self, log: PartitionLog) -> None:
         """Files of this log are not dropped any more. On any thread: waits for those of one segment
         that are being deleted."""
         with self._dropping:
@@ -114,7 +114,7 @@ class Checkpoints:
     job: CheckpointJob | None = None
     urgent: bool = False
     """Older files are to go soon, though little was spilled."""
-    _indexes: dict[GroupId, int] = field(default_factory=dict)
+    _indexes: dict[PartitionId, int] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _spilled_bytes: int = 0
     _records: deque[tuple[Lsn, Lsn]] = field(default_factory=deque)
@@ -158,7 +158,7 @@ class Checkpoints:
         return self.job
 
     def complete(
-        self, job: CheckpointJob, groups: Mapping[GroupId, GroupLog]
+        self, job: CheckpointJob, logs: Mapping[PartitionId, PartitionLog]
     ) -> list[CheckpointItem] | None:
         """Ends the job; what to record of it, None for nothing.
 
@@ -175,23 +175,23 @@ class Checkpoints:
             return None
         self.lsn = job.lsn
         items = []
-        for group, index in sorted(job.indexes.items()):
-            log = groups.get(group)
+        for partition_id, index in sorted(job.indexes.items()):
+            log = logs.get(partition_id)
             if log is not None and max(log.created_lsn, log.installed_lsn) <= job.lsn:
                 lowered = min(index, log.lowest_truncation(job.lsn) - 1)
-                items.append(CheckpointItem(group, index, lowered))
+                items.append(CheckpointItem(partition_id, index, lowered))
         return items
 
     def recorded(self, record_lsn: Lsn, lsn: Lsn) -> None:
         """The checkpoint at `lsn` will be durable with this record."""
         self._records.append((record_lsn, lsn))
 
-    def retire_segments(self, groups: Iterable[tuple[GroupLog, int]]) -> None:
+    def retire_segments(self, logs: Iterable[tuple[PartitionLog, int]]) -> None:
         """Moves logs' starts past segments that are trimmed, checkpointed and in snapshots.
 
-        `groups` are logs with their checkpointed index. Files go once the new start is durable.
+        `logs` are logs with their checkpointed index. Files go once the new start is durable.
         """
-        for log, checkpoint_index in groups:
+        for log, checkpoint_index in logs:
             limit = min(log.removable_below(), checkpoint_index + 1)
             if limit <= log.first_index:
                 continue
@@ -204,7 +204,7 @@ class Checkpoints:
                 log.disk_segments.remove_below(log.first_index)
                 self._doomed.append((lsn, removed))
 
-    def disown(self, log: GroupLog) -> None:
+    def disown(self, log: PartitionLog) -> None:
         """Segments of this log that were to be dropped are another's from now on, by name.
 
         Raises InstallRefused while a job may be dropping them: it will be over soon.
@@ -214,13 +214,13 @@ class Checkpoints:
             raise InstallRefused(f"group {log.id}: its trimmed segments are being deleted")
         self._spare(log)
 
-    def forget(self, log: GroupLog) -> None:
+    def forget(self, log: PartitionLog) -> None:
         """Its group is removed, with all files. One made later has files of these names."""
         self._spare(log)
         if self.job is not None:
             self.job.forget(log)
 
-    def _spare(self, log: GroupLog) -> None:
+    def _spare(self, log: PartitionLog) -> None:
         for at, (lsn, segments) in enumerate(self._doomed):
             self._doomed[at] = (lsn, _others(log, segments))
 
@@ -244,6 +244,6 @@ class Checkpoints:
         return doomed
 
 
-def _others(log: GroupLog, segments: Iterable[Segment]) -> list[Segment]:
+def _others(log: PartitionLog, segments: Iterable[Segment]) -> list[Segment]:
     """Those that are not of this log."""
     return [segment for segment in segments if not log.disk_segments.owns(segment)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Lsn
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Lsn, PartitionId
 from log.config import StorageConfig
 from log.copy.staging import Staging
 from log.disk.descriptors import Descriptors
 from log.disk.files import Disk
 from log.disk.space import Space, SpaceState
 from log.errors import InstallRefused, ReadOnly, StoreFailed
-from log.group.journal import Step
-from log.group.log import GroupLog
-from log.segments.chain import GroupSegments
+from log.partition.journal import Step
+from log.partition.log import PartitionLog
+from log.segments.chain import PartitionSegments
 from log.store.checkpoint import CheckpointJob, Checkpoints
 from log.store.flush import FlushJob
 from log.store.opening import Opened, Opening
@@ -62,14 +62,14 @@ class Store:
         """Damage met since the store was opened: entries, searches and snapshots."""
         self.on_dirty: Callable[[], None] = _nothing
         self.on_durable: Callable[[Lsn], None] = _nothing
-        self.on_damaged: Callable[[GroupId], None] = _nothing
+        self.on_damaged: Callable[[PartitionId], None] = _nothing
         self.set_aside = SetAside(disk, root)
         self._disk = disk
         limits = config.descriptors_max, config.descriptors_unsynced_max
         self._files = Descriptors(disk, *limits, write=not read_only)
         self._space = Space(disk, root, config)
         self._spiller = Spiller(self._space)
-        self._groups: dict[GroupId, GroupLog] = {}
+        self._logs: dict[PartitionId, PartitionLog] = {}
         self._state = WalState()
         self._writer: WalWriter | None = None
         self._lock = -1
@@ -120,9 +120,15 @@ class Store:
         store.unclean_boot = opened.unclean_boot
         store._state = opened.state
         store._take_over(opened)
-        for group in sorted(opened.state.groups):
-            log = store._groups[group] = store._group_log(group, opened.segments[group])
-            log.restore(opened.state.groups[group], opened.lasts[group], opened.tails[group])
+        for partition_id in sorted(opened.state.partitions):
+            log = store._logs[partition_id] = store._partition_log(
+                partition_id, opened.segments[partition_id]
+            )
+            log.restore(
+                opened.state.partitions[partition_id],
+                opened.lasts[partition_id],
+                opened.tails[partition_id],
+            )
             if not read_only:
                 log.evict(store._ram_share())
         store.damaged_entries = opened.damaged
@@ -138,53 +144,55 @@ class Store:
 
     # -- groups
 
-    def groups(self) -> list[GroupId]:
+    def partition_ids(self) -> list[PartitionId]:
         """Every group that exists here, sorted."""
-        return sorted(self._groups)
+        return sorted(self._logs)
 
-    def group(self, group: GroupId) -> GroupLog:
+    def partition_log(self, partition_id: PartitionId) -> PartitionLog:
         """An existing group's log. Raises KeyError."""
-        return self._groups[group]
+        return self._logs[partition_id]
 
-    def holds(self, log: GroupLog) -> bool:
+    def holds(self, log: PartitionLog) -> bool:
         """Whether its group was not removed meanwhile, nor made anew."""
-        return self._groups.get(log.id) is log
+        return self._logs.get(log.id) is log
 
-    def create_group(self, group: GroupId) -> GroupLog:
+    def create_log(self, partition_id: PartitionId) -> PartitionLog:
         """A new, empty log; it exists after a crash once the next flush is durable. Raises
         ValueError where it exists."""
-        if group in self._groups:
-            raise ValueError(f"group {group} exists")
-        directory = Opening.group_directory(self.root, group)
-        segments = GroupSegments(self._files, directory, group, self.config)
-        log = self._group_log(group, segments)
+        if partition_id in self._logs:
+            raise ValueError(f"group {partition_id} exists")
+        directory = Opening.partition_directory(self.root, partition_id)
+        segments = PartitionSegments(self._files, directory, partition_id, self.config)
+        log = self._partition_log(partition_id, segments)
         log.created_lsn = self.record(RecordKind.CREATE, log, (), 0)
-        self._groups[group] = log
+        self._logs[partition_id] = log
         self.dirty()
         return log
 
-    def remove_group(self, group: GroupId) -> None:
+    def remove_log(self, partition_id: PartitionId) -> None:
         """Forgets the group; its files go once that is durable. Raises KeyError."""
-        log = self._groups[group]
+        log = self._logs[partition_id]
         self.record(RecordKind.REMOVE, log, (), 0)
-        del self._groups[group]
+        del self._logs[partition_id]
         if self._checkpoints is not None:
             self._checkpoints.forget(log)
         self.spill_later(log, None)
         self.dirty()
 
-    def staging(self, group: GroupId, new_id: int) -> Staging:
+    def staging(self, partition_id: PartitionId, new_id: int) -> Staging:
         """Where a copy of another replica gathers its files, for `install` of that group's log. It
         goes on with what an earlier copy left, else takes this id. Raises KeyError."""
-        log = self._groups[group]
-        return Staging(self._disk, log.disk_segments.directory, group, log.created_lsn, new_id)
+        log = self._logs[partition_id]
+        return Staging(
+            self._disk, log.disk_segments.directory, partition_id, log.created_lsn, new_id
+        )
 
     # -- appending
 
     def record(
         self,
         kind: int,
-        group: GroupLog | None,
+        partition_log: PartitionLog | None,
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
@@ -198,14 +206,14 @@ class Store:
             raise StoreFailed(f"storage failed: {self.failed}")
         if self.read_only:
             raise ReadOnly("the store is open read-only")
-        key = group.key if group is not None else _NO_GROUP
+        key = partition_log.key if partition_log is not None else _NO_GROUP
         pending, start = self._pending, self._block_lsn + BLOCK_BYTES
         if kind == RecordKind.APPEND:
             pending.append(key, parts, length)
-            if group is not None and group.relaxed:
-                pending.wait(group.flush_interval_ms or self.config.relaxed_sync_ms)
+            if partition_log is not None and partition_log.relaxed:
+                pending.wait(partition_log.flush_interval_ms or self.config.relaxed_sync_ms)
             else:
-                pending.strict |= group is not None
+                pending.strict |= partition_log is not None
         else:
             pending.add(kind, key, parts, length, flags, start)
         return Lsn(start + pending.length)
@@ -214,17 +222,17 @@ class Store:
         """The pending block is synced before it counts as written, whatever it holds."""
         self._pending.strict = True
 
-    def disown_trimmed(self, group: GroupLog) -> None:
+    def disown_trimmed(self, partition_log: PartitionLog) -> None:
         """Segments of this group that are still to be deleted no longer are: see `install`. Raises
         InstallRefused while they are being deleted, and of a group that was removed."""
-        if not self.holds(group):
-            raise InstallRefused(f"group {group.id} was removed")
+        if not self.holds(partition_log):
+            raise InstallRefused(f"group {partition_log.id} was removed")
         if self._checkpoints is not None:
-            self._checkpoints.disown(group)
+            self._checkpoints.disown(partition_log)
 
-    def spill_later(self, group: GroupLog, step: Step) -> None:
+    def spill_later(self, partition_log: PartitionLog, step: Step) -> None:
         """Queues a step for the group's segments, to follow the pending block."""
-        self._pending_spill.add(group.id, group.disk_segments, step)
+        self._pending_spill.add(partition_log.id, partition_log.disk_segments, step)
 
     def dirty(self) -> None:
         """Tells the shell, once a block, that there is something to flush."""
@@ -329,8 +337,8 @@ class Store:
             self.spilled_lsn = spilled.end_lsn
             if self._checkpoints is not None:
                 self._checkpoints.spilled(spilled)
-            for group in spilled.indexes:
-                if (log := self._groups.get(group)) is not None:
+            for partition_id in spilled.indexes:
+                if (log := self._logs.get(partition_id)) is not None:
                     log.evict(budget)
 
     @property
@@ -381,11 +389,11 @@ class Store:
         checkpoints = self._checkpoints
         if checkpoints is None or checkpoints.job is not None or self.failed is not None:
             return None
-        metas = self._state.groups
+        metas = self._state.partitions
         checkpoints.retire_segments(
-            (log, metas[group].checkpoint_index)
-            for group, log in self._groups.items()
-            if group in metas
+            (log, metas[partition_id].checkpoint_index)
+            for partition_id, log in self._logs.items()
+            if partition_id in metas
         )
         self.dirty()
         return checkpoints.take(self.spilled_lsn, self.durable_lsn)
@@ -396,7 +404,7 @@ class Store:
             self.failed = self.failed or error
         if self.failed is not None or self._checkpoints is None:
             return
-        items = self._checkpoints.complete(job, self._groups)
+        items = self._checkpoints.complete(job, self._logs)
         if items is not None:
             payload = checkpoint_payload(job.lsn, items)
             record_lsn = self.record(RecordKind.CHECKPOINT, None, (payload,), len(payload))
@@ -408,7 +416,7 @@ class Store:
 
         Call it with no job out. Errors set `failed` and are not raised.
         """
-        relaxed = any(log.relaxed for log in self._groups.values())
+        relaxed = any(log.relaxed for log in self._logs.values())
         if relaxed and self._writer is not None and self.failed is None:
             self.record(RecordKind.CLOSED, None, (), 0)
         seal = lambda: self.take_seal(self.config.seal_after_ms)  # noqa: E731
@@ -469,8 +477,10 @@ class Store:
         due = self.sync_due_ms()
         return due is not None and (now_ms is None or now_ms >= due)
 
-    def _group_log(self, group: GroupId, segments: GroupSegments) -> GroupLog:
-        return GroupLog(group, self, segments, self._disk, self.config.snapshots_kept)
+    def _partition_log(
+        self, partition_id: PartitionId, segments: PartitionSegments
+    ) -> PartitionLog:
+        return PartitionLog(partition_id, self, segments, self._disk, self.config.snapshots_kept)
 
     def _ram_share(self) -> int:
-        return self.config.ram_tail_bytes // max(1, len(self._groups))
+        return self.config.ram_tail_bytes // max(1, len(self._logs))

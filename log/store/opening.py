@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Lsn
+from goqueue.wire.types import Lsn, PartitionId
 from log.config import StorageConfig
 from log.disk.descriptors import Descriptors
 from log.disk.failed_sync import FailedSync
@@ -22,10 +22,10 @@ from log.disk.files import Disk, is_full
 from log.disk.space import Space
 from log.entry import Entry
 from log.errors import Damaged, WalDamaged
-from log.segments.chain import GroupSegments
+from log.segments.chain import PartitionSegments
 from log.snapshots.file import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
 from log.store.set_aside import SetAside
-from log.wal.format import GroupMeta, WalState
+from log.wal.format import LogMeta, WalState
 from log.wal.install import UNKNOWN_END
 from log.wal.recovery import Replay, replay_wal
 from log.wal.tail_sync import settle
@@ -50,9 +50,9 @@ class Opened:
     state: WalState
     writer: WalWriter
     """Its files are those found; in a store opened for writing, the one it has begun."""
-    segments: dict[GroupId, GroupSegments] = field(default_factory=dict)
-    tails: dict[GroupId, Sequence[Entry]] = field(default_factory=dict)
-    lasts: dict[GroupId, int] = field(default_factory=dict)
+    segments: dict[PartitionId, PartitionSegments] = field(default_factory=dict)
+    tails: dict[PartitionId, Sequence[Entry]] = field(default_factory=dict)
+    lasts: dict[PartitionId, int] = field(default_factory=dict)
     damaged: int = 0
     unclean_boot: bool = False
 
@@ -77,8 +77,8 @@ class Opening:
         self._failed_sync = FailedSync(disk, root)
 
     @staticmethod
-    def group_directory(root: str, group: GroupId) -> str:
-        return f"{root}/{GROUPS}/{group}"
+    def partition_directory(root: str, partition_id: PartitionId) -> str:
+        return f"{root}/{GROUPS}/{partition_id}"
 
     def lock(self) -> int:
         """Creates the directory where needed, and locks it. Raises DirectoryLocked, OSError."""
@@ -133,21 +133,21 @@ class Opening:
                 opened = self._salvage()
             else:
                 raise
-        for group, segments in opened.segments.items():
-            segments.append(opened.tails[group])
+        for partition_id, segments in opened.segments.items():
+            segments.append(opened.tails[partition_id])
             if self._disk.exists(segments.directory):
                 # The last process may have removed segments and died before syncing that: a power
                 # cut would bring them back, below the checkpoint that is about to be declared.
                 segments.touched.add(segments.directory + "/")
             self._sync(segments)
-            meta = opened.state.groups[group]
+            meta = opened.state.partitions[partition_id]
             remove_foreign_snapshots(self._disk, segments.directory, meta.created_lsn)
             if meta.suspect:
                 remove_snapshots_beyond(
-                    self._disk, segments.directory, meta.first_index, opened.lasts[group]
+                    self._disk, segments.directory, meta.first_index, opened.lasts[partition_id]
                 )
-        for group, meta in opened.state.groups.items():
-            meta.checkpoint_index = opened.lasts[group]
+        for partition_id, meta in opened.state.partitions.items():
+            meta.checkpoint_index = opened.lasts[partition_id]
         opened.state.checkpoint_lsn = opened.end_lsn
         writer = opened.writer
         older = list(writer.files)
@@ -182,17 +182,19 @@ class Opening:
         opened.unclean_boot = replay.state.begin(
             self._disk.boot_id(), sync_failed=self._failed_sync.is_noted
         )
-        for group, meta in replay.state.groups.items():
-            self._open_group(opened, group, meta, replay)
+        for partition_id, meta in replay.state.partitions.items():
+            self._open_partition(opened, partition_id, meta, replay)
         return opened
 
-    def _open_group(self, opened: Opened, group: GroupId, meta: GroupMeta, replay: Replay) -> None:
-        segments = self._segments(group)
-        if (install := replay.installed(group)) is not None and self._files.write:
+    def _open_partition(
+        self, opened: Opened, partition_id: PartitionId, meta: LogMeta, replay: Replay
+    ) -> None:
+        segments = self._segments(partition_id)
+        if (install := replay.installed(partition_id)) is not None and self._files.write:
             segments.move_in(install)
         checkpoint = meta.checkpoint_index
         sound, first, last = segments.open(meta.first_index, checkpoint)
-        entries, problem = replay.tail(group)
+        entries, problem = replay.tail(partition_id)
         newest = entries[-1].index if entries else checkpoint
         if sound < checkpoint:
             entries, last, newest = [], max(last, newest), sound
@@ -201,10 +203,12 @@ class Opening:
             first, last, newest = first or checkpoint + 1, UNKNOWN_END, checkpoint
         if first:
             opened.damaged += 1
-            _log.error("entries_damaged group=%s first=%d last=%d %s", group, first, last, problem)
-        opened.segments[group] = segments
-        opened.tails[group] = entries
-        opened.lasts[group] = newest
+            _log.error(
+                "entries_damaged group=%s first=%d last=%d %s", partition_id, first, last, problem
+            )
+        opened.segments[partition_id] = segments
+        opened.tails[partition_id] = entries
+        opened.lasts[partition_id] = newest
         _judge_damage(meta, segments, newest, first, last)
 
     def _begin_anew(self, error: WalDamaged) -> Opened:
@@ -226,20 +230,20 @@ class Opening:
         opened.state.begin(self._disk.boot_id())
         for name in self._disk.list_directory(f"{self._root}/{GROUPS}"):
             try:
-                group = GroupId.parse(name)
+                partition_id = PartitionId.parse(name)
             except ValueError:
                 continue
-            segments = self._segments(group)
+            segments = self._segments(partition_id)
             first, last = segments.open_verified()
-            opened.state.groups[group] = GroupMeta(
+            opened.state.partitions[partition_id] = LogMeta(
                 first_index=first,
                 checkpoint_index=last,
                 damaged_first=last + 1,
                 damaged_last=UNKNOWN_END,
                 created_lsn=newest_creation(self._disk, segments.directory),
             )
-            opened.segments[group], opened.tails[group] = segments, []
-            opened.lasts[group] = last
+            opened.segments[partition_id], opened.tails[partition_id] = segments, []
+            opened.lasts[partition_id] = last
             opened.damaged += 1
         return opened
 
@@ -248,11 +252,11 @@ class Opening:
             self._disk, self._wal, self._config.wal_file_bytes, incarnation, self._random_u64
         )
 
-    def _segments(self, group: GroupId) -> GroupSegments:
-        directory = self.group_directory(self._root, group)
-        return GroupSegments(self._files, directory, group, self._config)
+    def _segments(self, partition_id: PartitionId) -> PartitionSegments:
+        directory = self.partition_directory(self._root, partition_id)
+        return PartitionSegments(self._files, directory, partition_id, self._config)
 
-    def _sync(self, segments: GroupSegments) -> None:
+    def _sync(self, segments: PartitionSegments) -> None:
         for path in sorted(segments.touched):
             if path.endswith("/"):
                 self._disk.sync_directory(path[:-1])
@@ -266,19 +270,19 @@ class Opening:
                 self._disk.unlink(f"{self._wal}/{name}")
 
     def _remove_orphans(self, opened: Opened) -> None:
-        known = {str(group) for group in opened.state.groups}
+        known = {str(partition_id) for partition_id in opened.state.partitions}
         for name in self._disk.list_directory(f"{self._root}/{GROUPS}"):
             if name in known:
                 continue
             try:
-                group = GroupId.parse(name)
+                partition_id = PartitionId.parse(name)
             except ValueError:
                 continue
-            self._segments(group).remove_all()
+            self._segments(partition_id).remove_all()
 
 
 def _judge_damage(
-    meta: GroupMeta, segments: GroupSegments, newest: int, first: int, last: int
+    meta: LogMeta, segments: PartitionSegments, newest: int, first: int, last: int
 ) -> None:
     """Joins new damage to what was known, or finds that known damage can be read by now."""
     if first:

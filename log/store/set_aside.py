@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.disk.files import Disk
 
 SET_ASIDE = "set-aside"
@@ -44,19 +44,19 @@ class SetAside:
         self._disk.sync_directory(groups)
         return target
 
-    def groups(self) -> list[GroupId]:
+    def partition_ids(self) -> list[PartitionId]:
         """Whose data are there, sorted."""
-        found: set[GroupId] = set()
+        found: set[PartitionId] = set()
         for path in self._moves():
             for name in self._disk.list_directory(f"{path}/groups"):
                 with suppress(ValueError):
-                    found.add(GroupId.parse(name))
+                    found.add(PartitionId.parse(name))
         return sorted(found)
 
-    def remove_group(self, group: GroupId) -> None:
+    def remove_log(self, partition_id: PartitionId) -> None:
         """Deletes what is left of a group that is whole again, or was deleted everywhere."""
         for path in self._moves():
-            self._remove(f"{path}/groups/{group}")
+            self._remove(f"{path}/groups/{partition_id}")
 
     def remove(self) -> None:
         """Deletes everything."""

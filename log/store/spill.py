@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId, Lsn
+from goqueue.wire.types import Lsn, PartitionId
 from log.disk.files import is_full
 from log.disk.space import Space
 from log.entry import Entry
-from log.group.journal import Reattach, Step
-from log.segments.chain import GroupSegments
+from log.partition.journal import Reattach, Step
+from log.segments.chain import PartitionSegments
 from log.wal.install import Install
 
 
@@ -24,11 +24,11 @@ class SpillBatch:
 
     lsn: Lsn = Lsn(0)  # noqa: RUF009
     end_lsn: Lsn = Lsn(0)  # noqa: RUF009
-    steps: list[tuple[GroupSegments, Step]] = field(default_factory=list)
-    groups: dict[GroupSegments, GroupId] = field(default_factory=dict)
-    _runs: dict[GroupSegments, list[Entry]] = field(default_factory=dict)
+    steps: list[tuple[PartitionSegments, Step]] = field(default_factory=list)
+    partition_ids: dict[PartitionSegments, PartitionId] = field(default_factory=dict)
+    _runs: dict[PartitionSegments, list[Entry]] = field(default_factory=dict)
 
-    def add(self, group: GroupId, segments: GroupSegments, step: Step) -> None:
+    def add(self, partition_id: PartitionId, segments: PartitionSegments, step: Step) -> None:
         """Queues a step behind this group's earlier ones; appends in a row become one."""
         if isinstance(step, int | Install | Reattach) or step is None:
             self._runs.pop(segments, None)
@@ -39,7 +39,7 @@ class SpillBatch:
         else:
             run = self._runs[segments] = list(step)
             self.steps.append((segments, run))
-        self.groups[segments] = group
+        self.partition_ids[segments] = partition_id
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class SpillDone:
 
     end_lsn: Lsn
     size_bytes: int
-    indexes: dict[GroupId, int]
+    indexes: dict[PartitionId, int]
     """The last entry in segments, as of this LSN, of each group in the batch."""
     touched: set[str]
 
@@ -82,10 +82,13 @@ class Spiller:
 
     def _finish(self, batch: SpillBatch) -> None:
         touched: set[str] = set()
-        for segments in batch.groups:
+        for segments in batch.partition_ids:
             touched |= segments.touched
             segments.touched = set()
-        indexes = {group: segments.last_index for segments, group in batch.groups.items()}
+        indexes = {
+            partition_id: segments.last_index
+            for segments, partition_id in batch.partition_ids.items()
+        }
         self.done.append(SpillDone(batch.end_lsn, batch.end_lsn - batch.lsn, indexes, touched))
 
     @staticmethod

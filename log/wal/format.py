@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Lsn
+from goqueue.wire.types import PARTITION_ID_BYTES, Index, Lsn, PartitionId
 from log.errors import NewerFormat, WalDamaged
 from log.wal.install import Install
 
@@ -67,7 +67,7 @@ SUSPECT = 2
 
 
 @dataclass(slots=True)
-class GroupMeta:
+class LogMeta:
     """What the write-ahead log knows of a group besides its entries.
 
     Segments hold, synced, `first_index` to `checkpoint_index`. `base_term` is the term of the entry
@@ -104,7 +104,7 @@ class WalState:
     """
 
     checkpoint_lsn: int = 0
-    groups: dict[GroupId, GroupMeta] = field(default_factory=dict)
+    partitions: dict[PartitionId, LogMeta] = field(default_factory=dict)
     boot_id: str = ""
     closed: bool = False
     """Nothing unsynced was left behind: the last process closed the log, and nobody went on."""
@@ -116,7 +116,7 @@ class WalState:
         If so, every group that had such appends is suspect from now on.
         """
         unclean = (self.boot_id not in ("", boot_id) or sync_failed) and not self.closed
-        for meta in self.groups.values():
+        for meta in self.partitions.values():
             meta.suspect |= unclean and meta.relaxed
         self.boot_id, self.closed = boot_id, False
         return unclean
@@ -126,16 +126,16 @@ class WalState:
         kind, payload = record.kind, record.payload
         if kind == RecordKind.APPEND:
             return
-        group = GroupId.unpack(record.key)
+        partition_id = PartitionId.unpack(record.key)
         if kind == RecordKind.CHECKPOINT:
             self._checkpoint(payload)
         elif kind == RecordKind.CLOSED:
             self.closed = True
         elif kind == RecordKind.CREATE:
-            self.groups[group] = GroupMeta(created_lsn=record.lsn)
+            self.partitions[partition_id] = LogMeta(created_lsn=record.lsn)
         elif kind == RecordKind.REMOVE:
-            self.groups.pop(group, None)
-        elif (meta := self.groups.get(group)) is not None:
+            self.partitions.pop(partition_id, None)
+        elif (meta := self.partitions.get(partition_id)) is not None:
             if kind == RecordKind.HARD_STATE:
                 meta.term = int.from_bytes(payload[:8], "little")
                 meta.vote = bytes(payload[8:]).decode() if record.flags else None
@@ -156,7 +156,7 @@ class WalState:
     def _checkpoint(self, payload: bytes | memoryview) -> None:
         self.checkpoint_lsn = int.from_bytes(payload[:8], "little")
         for item in checkpoint_items(payload):
-            if (meta := self.groups.get(item.group)) is not None:
+            if (meta := self.partitions.get(item.partition_id)) is not None:
                 meta.checkpoint_index = item.lowered
 
 
@@ -166,7 +166,7 @@ class CheckpointItem(NamedTuple):
     `lowered` is what is left of that when the record is written: truncations may come between.
     """
 
-    group: GroupId
+    partition_id: PartitionId
     last: int
     lowered: int
 
@@ -205,14 +205,16 @@ def pair_payload(first: int, second: int) -> bytes:
 
 
 def checkpoint_payload(lsn: int, items: Sequence[CheckpointItem]) -> bytes:
-    packed = (_CHECKPOINT_ITEM.pack(group.pack(), *indexes) for group, *indexes in items)
+    packed = (
+        _CHECKPOINT_ITEM.pack(partition_id.pack(), *indexes) for partition_id, *indexes in items
+    )
     return lsn.to_bytes(8, "little") + b"".join(packed)
 
 
 def checkpoint_items(payload: bytes | memoryview) -> list[CheckpointItem]:
     """The groups that a checkpoint record speaks of."""
     items = _CHECKPOINT_ITEM.iter_unpack(payload[8:])
-    return [CheckpointItem(GroupId.unpack(packed), *indexes) for packed, *indexes in items]
+    return [CheckpointItem(PartitionId.unpack(packed), *indexes) for packed, *indexes in items]
 
 
 def encode_header(header: FileHeader) -> bytes:
@@ -225,13 +227,13 @@ def encode_header(header: FileHeader) -> bytes:
             header.file_bytes,
             header.incarnation,
             header.state.checkpoint_lsn,
-            len(header.state.groups),
+            len(header.state.partitions),
         )
     ]
-    for group, meta in header.state.groups.items():
+    for partition_id, meta in header.state.partitions.items():
         vote = b"" if meta.vote is None else meta.vote.encode()
         parts += (
-            group.pack(),
+            partition_id.pack(),
             _GROUP.pack(
                 meta.term,
                 meta.checkpoint_index,
@@ -272,15 +274,15 @@ def decode_header(data: bytes, name: str) -> FileHeader:
     state = WalState(checkpoint)
     at = PREFIX.size + _FILE.size
     for _ in range(count):
-        group = GroupId.unpack(data, at)
-        *values, vote_bytes = _GROUP.unpack_from(data, at + GROUP_ID_BYTES)
-        at += GROUP_ID_BYTES + _GROUP.size
+        partition_id = PartitionId.unpack(data, at)
+        *values, vote_bytes = _GROUP.unpack_from(data, at + PARTITION_ID_BYTES)
+        at += PARTITION_ID_BYTES + _GROUP.size
         vote = None
         if vote_bytes != _NO_VOTE:
             vote = data[at : at + vote_bytes].decode()
             at += vote_bytes
         term, *rest = values
-        state.groups[group] = GroupMeta(term, vote, *rest)
+        state.partitions[partition_id] = LogMeta(term, vote, *rest)
     if at < length:
         _decode_boot(data[at:length], state)
     return FileHeader(file_id, number, Lsn(start), size, incarnation, state, length)
@@ -295,7 +297,7 @@ def _encode_boot(state: WalState) -> bytes:
     boot_id = state.boot_id.encode()
     flags = (
         durability_flags(relaxed=meta.relaxed, suspect=meta.suspect)
-        for meta in state.groups.values()
+        for meta in state.partitions.values()
     )
     return bytes((len(boot_id), *boot_id, *flags))
 
@@ -303,7 +305,7 @@ def _encode_boot(state: WalState) -> bytes:
 def _decode_boot(data: bytes, state: WalState) -> None:
     end = 1 + data[0]
     state.boot_id = data[1:end].decode()
-    for meta, flags in zip(state.groups.values(), data[end:], strict=True):
+    for meta, flags in zip(state.partitions.values(), data[end:], strict=True):
         meta.relaxed, meta.suspect = bool(flags & RELAXED), bool(flags & SUSPECT)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.disk.files import Disk
 from log.entry import Entry, decode_frames
 from log.errors import WalDamaged
@@ -28,13 +28,16 @@ class Replay:
     state: WalState = field(default_factory=WalState)
     image: WalImage | None = None
     _tails: dict[bytes, deque[Record]] = field(default_factory=dict)
-    _bases: dict[GroupId, int] = field(default_factory=dict)
+    _bases: dict[PartitionId, int] = field(default_factory=dict)
     _first: bool = True
 
     def on_header(self, header: FileHeader) -> None:
         state = header.state
         if self._first or state.checkpoint_lsn > self.state.checkpoint_lsn:
-            self._bases = {group: meta.checkpoint_index for group, meta in state.groups.items()}
+            self._bases = {
+                partition_id: meta.checkpoint_index
+                for partition_id, meta in state.partitions.items()
+            }
         self._first = False
         self.state = state
         self._prune()
@@ -51,25 +54,25 @@ class Replay:
             tail.append(record)
         elif kind == RecordKind.CHECKPOINT:
             for item in checkpoint_items(record.payload):
-                self._bases[item.group] = item.last
+                self._bases[item.partition_id] = item.last
             self._prune()
         elif kind in (RecordKind.CREATE, RecordKind.REMOVE):
             self._tails.pop(key, None)
-            self._bases[GroupId.unpack(key)] = 0
+            self._bases[PartitionId.unpack(key)] = 0
 
-    def installed(self, group: GroupId) -> Install | None:
+    def installed(self, partition_id: PartitionId) -> Install | None:
         """The copy that took the log's place past the checkpoint: its files may be on their way."""
-        tail = self._tails.get(group.pack())
+        tail = self._tails.get(partition_id.pack())
         if not tail or tail[0].kind != RecordKind.INSTALL:
             return None
         return Install.unpack(tail[0].payload)
 
-    def tail(self, group: GroupId) -> tuple[list[Entry], str]:
+    def tail(self, partition_id: PartitionId) -> tuple[list[Entry], str]:
         """Entries past the checkpoint, and what is wrong with them, if anything."""
-        base = self._bases.get(group, 0)
+        base = self._bases.get(partition_id, 0)
         entries: list[Entry] = []
-        name = f"{self.directory}, group {group}"
-        for record in self._tails.get(group.pack(), ()):
+        name = f"{self.directory}, group {partition_id}"
+        for record in self._tails.get(partition_id.pack(), ()):
             if record.kind == RecordKind.TRUNCATE:
                 kept = int.from_bytes(record.payload, "little") - 1
                 base = min(base, kept)
@@ -84,7 +87,7 @@ class Replay:
                 if entry.index <= base + len(entries):
                     del entries[entry.index - base - 1 :]
                 entries.append(entry)
-        if base != self.state.groups[group].checkpoint_index:
+        if base != self.state.partitions[partition_id].checkpoint_index:
             return [], f"replay begins at {base}, not at the checkpoint"
         return entries, ""
 

@@ -18,7 +18,7 @@ class GroupPartitionView:
 
     topic: str
     partition: int
-    floor: Offset
+    committed_offset: Offset
     end: Offset
     ready: int
     in_flight: int

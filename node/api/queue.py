@@ -74,8 +74,9 @@ class SettleRequest:
 class SettleView:
     """What became of one receipt.
 
-    `outcome` is acked, requeued, dead, parked, halted, expired, extended or released; `floor` the
-    group's committed offset in the partition after it, `advanced` whether this request moved it.
+    `outcome` is acked, requeued, dead, parked, halted, expired, extended or released;
+    `committed_offset` the group's committed offset in the partition after it, `advanced` whether
+    this request moved it.
     """
 
     group: str
@@ -85,7 +86,7 @@ class SettleView:
     outcome: str
     attempts: int
     visible_at_ms: int
-    floor: Offset
+    committed_offset: Offset
     advanced: bool
     in_flight: int
 

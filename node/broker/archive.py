@@ -15,7 +15,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.api.archive import PartitionArchive
 from node.broker.partitions import Partitions
 from node.rpc import partitions as rpc
@@ -25,17 +25,17 @@ ARCHIVED = "archived"
 DEADLINE_S = 10.0
 
 
-class ArchivedRequest(rpc.GroupRequest, array_like=True, frozen=True):
+class ArchivedRequest(rpc.PartitionRequest, array_like=True, frozen=True):
     """A report to a partition's leader."""
 
-    group: bytes
+    partition: bytes
     topic: str
     location: str
     position: int
     anew: bool = False
 
-    def packed_groups(self) -> tuple[bytes, ...]:
-        return (self.group,)
+    def packed_partitions(self) -> tuple[bytes, ...]:
+        return (self.partition,)
 
 
 class NodeArchives:
@@ -63,7 +63,7 @@ class NodeArchives:
         if len(location) > LOCATION_CHARACTERS_MAX:
             raise BadRequest(f"archive: longer than {LOCATION_CHARACTERS_MAX} characters")
         requests = [
-            ArchivedRequest(GroupId(found.id, number).pack(), topic, location, position, anew)
+            ArchivedRequest(PartitionId(found.id, number).pack(), topic, location, position, anew)
             for number, position in sorted(positions.items())
         ]
         views = await asyncio.gather(*map(self._tell, requests), return_exceptions=True)
@@ -71,7 +71,7 @@ class NodeArchives:
         for request, view in zip(requests, views, strict=True):
             if isinstance(view, BaseException):
                 raise view
-            told[GroupId.unpack(request.group).partition] = view
+            told[PartitionId.unpack(request.partition).partition] = view
         return told
 
     async def _tell(self, request: ArchivedRequest) -> PartitionArchive:
@@ -79,7 +79,7 @@ class NodeArchives:
             return await self._note(request)
 
         return await self._partitions.forwarder.call(
-            GroupId.unpack(request.group),
+            PartitionId.unpack(request.partition),
             local=here,
             method=ARCHIVED,
             payload=lambda _left_s: rpc.encode(request),
@@ -93,8 +93,8 @@ class NodeArchives:
 
     async def _note(self, request: ArchivedRequest) -> PartitionArchive:
         """As leader: what is reported is in the log, applied, when this answers."""
-        group = GroupId.unpack(request.group)
-        host = await self._partitions.service.confirmed(group)
+        partition_id = PartitionId.unpack(request.partition)
+        host = await self._partitions.service.confirmed(partition_id)
         end = host.end_offset
         if not 0 <= request.position <= end:
             raise OffsetOutOfRange(request.position, host.state.first_offset, end)
@@ -105,5 +105,5 @@ class NodeArchives:
             (result,) = await host.queue.submit([op])
             assert isinstance(result, ArchivedResult), "what a report results in"
             if not result.is_same:
-                raise OtherArchive(request.topic, group.partition, result.location)
+                raise OtherArchive(request.topic, partition_id.partition, result.location)
         return archiving.standing(host.log_time_ms())

@@ -10,7 +10,7 @@ import msgspec
 from coordinator.cluster.state import Topic
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.api.compaction import CompactionRun, PartitionCompaction
 from node.broker.partitions import Partitions
 from node.partition.host import PartitionHost
@@ -25,14 +25,14 @@ DRY_RUN_WAIT_S = 120.0
 TELL_S = 5.0
 
 
-class CompactionRequest(rpc.GroupRequest, array_like=True, frozen=True):
+class CompactionRequest(rpc.PartitionRequest, array_like=True, frozen=True):
     """What is asked of a partition's leader."""
 
-    group: bytes
+    partition: bytes
     action: int
 
-    def packed_groups(self) -> tuple[bytes, ...]:
-        return (self.group,)
+    def packed_partitions(self) -> tuple[bytes, ...]:
+        return (self.partition,)
 
 
 _decode = msgspec.msgpack.Decoder(PartitionCompaction).decode
@@ -60,22 +60,24 @@ class NodeCompactions:
     async def _ask_all(
         self, topic: Topic, action: int, deadline_s: float
     ) -> dict[int, PartitionCompaction | None]:
-        groups = [GroupId(topic.id, number) for number in range(len(topic.partitions))]
-        views = await asyncio.gather(*(self._ask(group, action, deadline_s) for group in groups))
+        partition_ids = [PartitionId(topic.id, number) for number in range(len(topic.partitions))]
+        views = await asyncio.gather(
+            *(self._ask(partition_id, action, deadline_s) for partition_id in partition_ids)
+        )
         return dict(enumerate(views))
 
     async def _ask(
-        self, group: GroupId, action: int, deadline_s: float
+        self, partition_id: PartitionId, action: int, deadline_s: float
     ) -> PartitionCompaction | None:
         async def here(_left_s: float) -> PartitionCompaction:
-            return await self._act(group, action)
+            return await self._act(partition_id, action)
 
         try:
             return await self._partitions.forwarder.call(
-                group,
+                partition_id,
                 local=here,
                 method=COMPACTION,
-                payload=lambda _left_s: rpc.encode(CompactionRequest(group.pack(), action)),
+                payload=lambda _left_s: rpc.encode(CompactionRequest(partition_id.pack(), action)),
                 decode=_decode,
                 deadline_s=deadline_s,
             )
@@ -84,10 +86,10 @@ class NodeCompactions:
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, CompactionRequest)
-        return rpc.encode(await self._act(GroupId.unpack(request.group), request.action))
+        return rpc.encode(await self._act(PartitionId.unpack(request.partition), request.action))
 
-    async def _act(self, group: GroupId, action: int) -> PartitionCompaction:
-        host = self._partitions.service.leading(group)
+    async def _act(self, partition_id: PartitionId, action: int) -> PartitionCompaction:
+        host = self._partitions.service.leading(partition_id)
         if action == TELL:
             return _view(host, None)
         dry_run = action == DRY_RUN

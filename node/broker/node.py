@@ -26,16 +26,18 @@ from node.queue.group_admin import GroupsBroker
 from node.queue.redrive_admin import RedrivesBroker
 from node.queue.schedule_admin import SchedulesBroker
 from node.queue.settle import Settles
-from node.replicas.offsets import EndsCollector
+from node.replicas.offsets import OffsetsCollector
 
 
 class NodeItself:
     """Implements `node.api.node.Node`. Loop thread only."""
 
-    def __init__(self, node_id: str, status: NodeStatus, ends: EndsCollector) -> None:
+    def __init__(
+        self, node_id: str, status: NodeStatus, offsets_collector: OffsetsCollector
+    ) -> None:
         self.node_id = node_id
         self._status = status
-        self._ends = ends
+        self._offsets_collector = offsets_collector
 
     def cluster_view(self) -> ClusterView:
         return self._status.cluster_view()
@@ -45,8 +47,8 @@ class NodeItself:
 
     async def confirmed_stats(self) -> StatsView:
         here = self._status.hosts_by_topic()
-        groups = [host.id for hosts in here.values() for host in hosts]
-        return self._status.stats(await self._ends.told(groups))
+        partition_ids = [host.id for hosts in here.values() for host in hosts]
+        return self._status.stats(await self._offsets_collector.told(partition_ids))
 
     def alive(self) -> str | None:
         return self._status.fault

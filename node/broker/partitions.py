@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.wire.errors import UnknownPartition
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.cluster.topic_finder import TopicFinder
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
@@ -22,9 +22,9 @@ class Partitions:
     forwarder: Forwarder
     link: PeerLink
 
-    async def named(self, topic: str, partition: int) -> GroupId:
+    async def named(self, topic: str, partition: int) -> PartitionId:
         """Raises `UnknownTopic`, `UnknownPartition`."""
         found = await self.finder.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
-        return GroupId(found.id, partition)
+        return PartitionId(found.id, partition)

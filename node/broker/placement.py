@@ -30,7 +30,7 @@ from coordinator.errors import Overtaken, UnknownBroker, UnknownReassignment
 from coordinator.placement.planner import Picture, plan_drain, plan_leaders, plan_rebalance
 from coordinator.placement.reassignments import REASSIGN, REBALANCE
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownPartition, UnknownTopic
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.api.node import NodeView
 from node.api.placement import (
     BrokerView,
@@ -79,7 +79,7 @@ class PlacementParts:
 
     cluster: Cluster
     nodes: Callable[[], Sequence[NodeView]]
-    sizes: Callable[[Sequence[GroupId]], Awaitable[Sizes]]
+    sizes: Callable[[Sequence[PartitionId]], Awaitable[Sizes]]
     progress: Callable[[], Awaitable[Progress]]
     until_led: Callable[[str], Awaitable[None]]
     request_id: Callable[[], int]
@@ -127,8 +127,8 @@ class NodePlacement:
     ) -> PlanView:
         command = Reassign(await self._rows(moves), throttle_bytes_s=throttle_bytes_s)
         layout, rows = self._state.layout, []
-        for group, row in layout.check_reassign(command).items():
-            placement = layout.placement(group)
+        for partition_id, row in layout.check_reassign(command).items():
+            placement = layout.placement(partition_id)
             before: list[str] = [] if placement is None else [*placement.nodes]
             rows.append(Row(row.topic, row.partition, before, row.replicas))
         return await self._plan_view(rows, len(rows) + 1)
@@ -294,6 +294,8 @@ class NodePlacement:
 
     async def _plan_view(self, rows: Sequence[Row], limit: int) -> PlanView:
         layout = self._state.layout
-        groups = [layout.group((row.topic, row.partition)) for row in rows]
-        sizes = await self._placement.sizes([group for group in groups if group is not None])
+        partition_ids = [layout.partition_id((row.topic, row.partition)) for row in rows]
+        sizes = await self._placement.sizes(
+            [partition_id for partition_id in partition_ids if partition_id is not None]
+        )
         return plan_view(self._state, rows, sizes, limit)

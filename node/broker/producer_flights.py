@@ -8,9 +8,9 @@ that an earlier one is on its way tells this from a real gap.
 from __future__ import annotations
 
 from goqueue.wire.layout import HEADER
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 
-_Key = tuple[GroupId, int, int]
+_Key = tuple[PartitionId, int, int]
 
 
 class Flight:
@@ -49,11 +49,11 @@ class ProducersInFlight:
     def __init__(self) -> None:
         self.sequences: dict[_Key, list[int]] = {}
 
-    def entered(self, group: GroupId, batch: bytes) -> Flight:
+    def entered(self, partition_id: PartitionId, batch: bytes) -> Flight:
         """The flight of an encoded batch; one without identity takes no part."""
         if len(batch) < HEADER.size:
             return Flight(self, None, 0)
         _, _, _, _, _, producer_id, _, epoch, _, _, sequence, *_ = HEADER.unpack_from(batch)
         if not producer_id:
             return Flight(self, None, 0)
-        return Flight(self, (group, producer_id, epoch), sequence)
+        return Flight(self, (partition_id, producer_id, epoch), sequence)

@@ -11,7 +11,7 @@ from coordinator.cluster.state import Topic
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import CountResult, Op, Parked, Resumed, Unparked
 from goqueue.wire.errors import BadRequest, StaleGeneration, UnknownPartition
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.api.claims import Claim
 from node.api.queue import QueuedMessage, Received
 from node.cluster.topic_finder import TopicFinder
@@ -94,7 +94,7 @@ class NodeQueue:
             message
             for one in taken
             for message in self._receipts.received(
-                names[GroupId.unpack(one.partition)], ref.id, one
+                names[PartitionId.unpack(one.partition)], ref.id, one
             )
         ]
         if places is None:  # else it is part of a member's poll
@@ -137,10 +137,10 @@ class NodeQueue:
         ref = group_ref(await self._groups.find(group))
         topics = self._finder.all() if topic is None else [await self._finder.find(topic)]
         figures = await self._calls.figures(topics)
-        told = {GroupId.unpack(packed) for packed, _dead in figures.dead}
+        told = {PartitionId.unpack(packed) for packed, _dead in figures.dead}
         ids = {found.name: found.id for found in topics}
         halted = [
-            GroupId(ids[one.topic], one.partition)
+            PartitionId(ids[one.topic], one.partition)
             for one in figures.partitions
             if one.topic in ids and group in one.groups and one.groups[group].halted
         ]
@@ -149,7 +149,7 @@ class NodeQueue:
             id
             for found in topics
             for number in range(len(found.partitions))
-            if (id := GroupId(found.id, number)) not in told
+            if (id := PartitionId(found.id, number)) not in told
         ]
         answers = await all_of(self._calls.operations.put(id, [Resumed(ref.id)]) for id in halted)
         return sum(_count(answer.results[0]) for answer in answers)
@@ -162,17 +162,17 @@ class NodeQueue:
             raise BadRequest("keys are parked in groups of ordering: key", group=group)
         op: Op = Unparked(ref.id, key) if release else Parked(ref.id, key)
         answers = await all_of(
-            self._calls.operations.put(GroupId(found.id, number), [op], ref)
+            self._calls.operations.put(PartitionId(found.id, number), [op], ref)
             for number in range(len(found.partitions))
         )
         return sum(_count(answer.results[0]) for answer in answers)
 
     async def _partitions(
         self, topics: Sequence[str], partitions: Sequence[int] | None
-    ) -> list[tuple[GroupId, Topic]]:
+    ) -> list[tuple[PartitionId, Topic]]:
         """The partitions meant; of several topics in turn. Raises `UnknownTopic`,
         `UnknownPartition`."""
-        columns: list[list[tuple[GroupId, Topic]]] = []
+        columns: list[list[tuple[PartitionId, Topic]]] = []
         for name in topics:
             topic = await self._finder.find(name, max(partitions or (), default=-1) + 1)
             count = len(topic.partitions)
@@ -180,22 +180,22 @@ class NodeQueue:
                 if not 0 <= number < count:
                     raise UnknownPartition(name, number)
             numbers = range(count) if partitions is None else sorted(set(partitions))
-            columns.append([(GroupId(topic.id, number), topic) for number in numbers])
+            columns.append([(PartitionId(topic.id, number), topic) for number in numbers])
         rows = chain.from_iterable(zip_longest(*columns))
         return list({found[0]: found for found in rows if found is not None}.values())
 
-    async def _places(self, places: Sequence[tuple[str, int]]) -> list[tuple[GroupId, Topic]]:
+    async def _places(self, places: Sequence[tuple[str, int]]) -> list[tuple[PartitionId, Topic]]:
         """These very partitions. Raises `UnknownTopic`, `UnknownPartition`."""
-        found: dict[GroupId, Topic] = {}
+        found: dict[PartitionId, Topic] = {}
         for name, number in places:
             topic = await self._finder.find(name, number + 1)
             if not 0 <= number < len(topic.partitions):
                 raise UnknownPartition(name, number)
-            found[GroupId(topic.id, number)] = topic
+            found[PartitionId(topic.id, number)] = topic
         return list(found.items())
 
 
-def _named_places(ids: object, names: Mapping[GroupId, str]) -> list[str]:
+def _named_places(ids: object, names: Mapping[PartitionId, str]) -> list[str]:
     """Partitions as topic:partition."""
     known = {str(id): f"{topic}:{id.partition}" for id, topic in names.items()}
     return [known[id] for id in ids if id in known] if isinstance(ids, list) else []

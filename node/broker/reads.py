@@ -13,7 +13,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from goqueue.wire.errors import NoQuorum, NotLeader, OffsetOutOfRange, Timeout
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from log.errors import LogError
 from node.api.records import Slice
 from node.partition.host import PartitionHost
@@ -38,25 +38,25 @@ class PartitionReads:
         self._service = service
         self._forwarder = forwarder
 
-    async def read(self, group: GroupId, request: rpc.ReadRequest) -> Slice:
+    async def read(self, partition_id: PartitionId, request: rpc.ReadRequest) -> Slice:
         """See `node.api.records.Records.read`. Raises `NoQuorum`, `Timeout` where no leader answers
         and this node has nothing at the offset."""
-        host = self._replicas.find(group)
+        host = self._replicas.find(partition_id)
         if host is not None and not (host.is_leader or request.current) and _is_current(host):
             local = await self._read_applied(host, request)
             if local is not None and not local.is_at_end:
-                return _told_of(group, local)
+                return _told_of(partition_id, local)
         try:
-            return _told_of(group, await self._read_at_leader(group, request, host))
+            return _told_of(partition_id, await self._read_at_leader(partition_id, request, host))
         except (NoQuorum, Timeout, NotLeader):
             local = None if host is None else await self._read_applied(host, request)
             if local is None:
                 raise
-            return _told_of(group, local, stale=request.current or local.is_at_end)
+            return _told_of(partition_id, local, stale=request.current or local.is_at_end)
 
-    async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
+    async def offset_at(self, partition_id: PartitionId, time_ms: int) -> Offset:
         """See `node.api.records.Records.offset_at`."""
-        host = self._replicas.find(group)
+        host = self._replicas.find(partition_id)
         if host is not None:
             with suppress(LogError):  # damaged, or not known here: the leader may know
                 await time_at_hand(host.log, time_ms)
@@ -65,13 +65,13 @@ class PartitionReads:
                     return found
 
         async def here(_left_s: float) -> Offset:
-            return await self._service.offset_at(group, time_ms)
+            return await self._service.offset_at(partition_id, time_ms)
 
         return await self._forwarder.call(
-            group,
+            partition_id,
             local=here,
             method=rpc.OFFSET_AT,
-            payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), time_ms)),
+            payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(partition_id.pack(), time_ms)),
             decode=lambda answer: Offset(int.from_bytes(answer, "little")),
             deadline_s=CONFIRM_S,
             patience_s=READ_PATIENCE_S,
@@ -80,7 +80,7 @@ class PartitionReads:
     async def _read_applied(self, host: PartitionHost, request: rpc.ReadRequest) -> Slice | None:
         """What this replica has applied; None where it lags behind the offset, or where what it
         holds is damaged: another one may serve it."""
-        if host.group.is_learner:
+        if host.raft_group.is_learner:
             return None
         try:
             return await self._service.read_here(host, request)
@@ -88,7 +88,7 @@ class PartitionReads:
             return None
 
     async def _read_at_leader(
-        self, group: GroupId, request: rpc.ReadRequest, host: PartitionHost | None
+        self, partition_id: PartitionId, request: rpc.ReadRequest, host: PartitionHost | None
     ) -> Slice:
         answer_s = READ_DEADLINE_S if host is None else CONFIRM_S
 
@@ -97,7 +97,7 @@ class PartitionReads:
             return structs.replace(request, wait_ms=min(request.wait_ms, left_ms))
 
         return await self._forwarder.call(
-            group,
+            partition_id,
             local=lambda left_s: self._service.read(with_wait(left_s)),
             method=rpc.READ,
             payload=lambda left_s: rpc.encode(with_wait(left_s)),
@@ -110,8 +110,8 @@ class PartitionReads:
 def _is_current(host: PartitionHost) -> bool:
     """Whether the replica has applied what it knows to be committed. One that was just started or
     copied has much to apply, and would tell of an end that was passed long ago."""
-    return host.group.applied_index >= host.group.commit_index
+    return host.raft_group.applied_index >= host.raft_group.commit_index
 
 
-def _told_of(group: GroupId, found: Slice, *, stale: bool = False) -> Slice:
-    return dataclasses.replace(found, topic_id=group.topic, stale=stale)
+def _told_of(partition_id: PartitionId, found: Slice, *, stale: bool = False) -> Slice:
+    return dataclasses.replace(found, topic_id=partition_id.topic, stale=stale)

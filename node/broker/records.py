@@ -8,14 +8,14 @@ import random
 from coordinator.commands.codec import AllocateProducer, ProducerAllocated
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import GoQueueError, OutOfOrder
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from node.api.records import AppendResult, Slice
 from node.broker.partitions import Partitions
 from node.broker.producer_flights import ProducersInFlight
 from node.broker.reads import PartitionReads
 from node.cluster.host import ClusterHost
 from node.groups.request_metrics import RequestMetrics
-from node.replicas.offsets import EndsCollector
+from node.replicas.offsets import OffsetsCollector
 from node.rpc import partitions as rpc
 from node.storage.sync import TopicSync
 
@@ -32,7 +32,7 @@ class NodeRecords:
         partitions: Partitions,
         cluster: ClusterHost,
         reads: PartitionReads,
-        ends: EndsCollector,
+        offsets_collector: OffsetsCollector,
         sync: TopicSync,
         requests: RequestMetrics,
         rng: random.Random,
@@ -42,7 +42,7 @@ class NodeRecords:
         self._partitions = partitions
         self._cluster = cluster
         self._reads = reads
-        self._ends = ends
+        self._offsets_collector = offsets_collector
         self._sync = sync
         self._requests = requests
         self._random_id = rng.getrandbits
@@ -69,33 +69,33 @@ class NodeRecords:
     async def _append_in_order(
         self, topic: str, partition: int, batch: bytes, deadline_s: float, validated: bool
     ) -> AppendResult:
-        group = await self._partitions.named(topic, partition)
-        with self._in_flight.entered(group, batch) as flight:
+        partition_id = await self._partitions.named(topic, partition)
+        with self._in_flight.entered(partition_id, batch) as flight:
             end_s = asyncio.get_running_loop().time() + deadline_s
             while True:
                 left_s = end_s - asyncio.get_running_loop().time()
                 try:
-                    return await self._append(group, batch, validated, left_s)
+                    return await self._append(partition_id, batch, validated, left_s)
                 except OutOfOrder:
                     if not flight.follows_another or left_s <= 0:
                         raise
                 await asyncio.sleep(ORDER_PAUSE_S)  # the batch before it is still on its way
 
     async def _append(
-        self, group: GroupId, batch: bytes, validated: bool, deadline_s: float
+        self, partition_id: PartitionId, batch: bytes, validated: bool, deadline_s: float
     ) -> AppendResult:
         request_id = self._random_id(64) or 1
 
         async def here(left_s: float) -> AppendResult:
             return await self._partitions.service.append(
-                group, batch, request_id=request_id, validated=validated, deadline_s=left_s
+                partition_id, batch, request_id=request_id, validated=validated, deadline_s=left_s
             )
 
         return await self._partitions.forwarder.call(
-            group,
+            partition_id,
             local=here,
             method=rpc.APPEND,
-            payload=lambda _left_s: rpc.encode_append(group, request_id, validated, batch),
+            payload=lambda _left_s: rpc.encode_append(partition_id, request_id, validated, batch),
             decode=rpc.decode_appended,
             deadline_s=deadline_s,
         )
@@ -113,10 +113,10 @@ class NodeRecords:
         visible: bool = False,
         current: bool = False,
     ) -> Slice:
-        group = await self._partitions.named(topic, partition)
+        partition_id = await self._partitions.named(topic, partition)
         max_bytes = min(max_bytes, self._read_bytes)
         request = rpc.ReadRequest(
-            group.pack(),
+            partition_id.pack(),
             offset,
             max_records,
             max_bytes,
@@ -125,15 +125,16 @@ class NodeRecords:
             visible,
             current,
         )
-        return await self._reads.read(group, request)
+        return await self._reads.read(partition_id, request)
 
     async def offset_at(self, topic: str, partition: int, time_ms: int) -> Offset:
         return await self._reads.offset_at(await self._partitions.named(topic, partition), time_ms)
 
     async def end_offsets(self, topic: str) -> dict[int, tuple[Offset, Offset]]:
-        ends = await self._ends.confirmed(await self._partitions.finder.find(topic))
+        offsets = await self._offsets_collector.confirmed(await self._partitions.finder.find(topic))
         return {
-            number: (Offset(found.earliest), Offset(found.next)) for number, found in ends.items()
+            number: (Offset(found.earliest), Offset(found.next))
+            for number, found in offsets.items()
         }
 
     async def flush(self, topic: str) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from coordinator.cluster.state import Topic
 from delivery.lookup.message_states import STATES_OF
 from goqueue.wire.errors import BadRequest, UnknownPartition
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.api.search import (
     FoundEvent,
     FoundMessage,
@@ -81,17 +81,17 @@ class NodeSearch:
         group = 0
         if which.group is not None:
             group = (await self._groups.find(which.group)).id
-        answers: dict[GroupId, search_rpc.PartitionFound] = {}
+        answers: dict[PartitionId, search_rpc.PartitionFound] = {}
 
-        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+        async def ask(node: NodeId, asked: list[PartitionId]) -> Iterable[PartitionId]:
             request = _request(which, group, limit)
             request.partitions.extend((one.pack(), places[one][1]) for one in asked)
             answer = await self._calls.ask_node(
                 node, request, self._search.search, search_rpc.SEARCH, SearchAnswer
             )
             found = [] if answer is None else answer.found
-            answers.update((GroupId.unpack(one.partition), one) for one in found)
-            return [GroupId.unpack(one.partition) for one in found]
+            answers.update((PartitionId.unpack(one.partition), one) for one in found)
+            return [PartitionId.unpack(one.partition) for one in found]
 
         left = await self._calls.each_leader(places, ask, ROUNDS)
         missing = [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
@@ -99,7 +99,7 @@ class NodeSearch:
         return await self._with_events(page, places, group) if with_events else page
 
     async def _with_events(
-        self, page: SearchPage, places: Mapping[GroupId, tuple[Place, int]], group: int
+        self, page: SearchPage, places: Mapping[PartitionId, tuple[Place, int]], group: int
     ) -> SearchPage:
         """The page's messages with what happened to each; where that can't be told, it is named."""
         offsets: dict[Place, list[int]] = {}
@@ -110,7 +110,7 @@ class NodeSearch:
         told: dict[tuple[Place, int], FoundMessage] = {}
         missing = list(page.not_searched)
 
-        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+        async def ask(node: NodeId, asked: list[PartitionId]) -> Iterable[PartitionId]:
             request = _request(SearchFilter(), group, len(page.found))
             request = structs.replace(request, with_events=True, deadline_ms=EVENTS_MS)
             for partition in asked:
@@ -121,14 +121,14 @@ class NodeSearch:
             )
             found = [] if answer is None else answer.found
             for one in found:
-                place = places[GroupId.unpack(one.partition)][0]
+                place = places[PartitionId.unpack(one.partition)][0]
                 missing.extend(NotSearched(*place, reason) for reason in one.missing)
                 if one.below >= 0:
                     reason = f"offsets below {one.below}: out of time"
                     missing.append(NotSearched(*place, reason))
                 for row in one.rows:
                     told[place, row.message.offset] = _found(place, row)
-            return [GroupId.unpack(one.partition) for one in found]
+            return [PartitionId.unpack(one.partition) for one in found]
 
         left = await self._calls.each_leader(groups.values(), ask, ROUNDS)
         missing += [NotSearched(*places[one][0], "no leader answers") for one in sorted(left)]
@@ -167,13 +167,13 @@ class NodeSearch:
         names: Sequence[str] | None,
         which: SearchFilter,
         below: Mapping[Place, int] | None,
-    ) -> dict[GroupId, tuple[Place, int]]:
+    ) -> dict[PartitionId, tuple[Place, int]]:
         """Partitions to ask, each with the offset below which to look."""
         topics: list[Topic] = self._finder.all()
         if names is not None:
             count = 0 if which.partition is None else which.partition + 1
             topics = [await self._finder.find(name, count) for name in names]
-        places: dict[GroupId, tuple[Place, int]] = {}
+        places: dict[PartitionId, tuple[Place, int]] = {}
         for topic in topics:
             count = len(topic.partitions)
             if which.partition is not None and which.partition >= count:
@@ -185,7 +185,7 @@ class NodeSearch:
                 is_meant = which.partition in (None, number)
                 if is_meant and (below is None or place in below):
                     high = NO_BOUND if below is None else below[place]
-                    places[GroupId(topic.id, number)] = (place, high)
+                    places[PartitionId(topic.id, number)] = (place, high)
         if len(places) > PARTITIONS_MAX:
             raise BadRequest(
                 f"{len(places)} partitions to search: at most {PARTITIONS_MAX}; name a topic"
@@ -212,16 +212,16 @@ def _request(which: SearchFilter, group: int, limit: int) -> SearchRequest:
 
 
 def _merged(
-    places: Mapping[GroupId, tuple[Place, int]],
-    answers: Mapping[GroupId, search_rpc.PartitionFound],
+    places: Mapping[PartitionId, tuple[Place, int]],
+    answers: Mapping[PartitionId, search_rpc.PartitionFound],
     missing: list[NotSearched],
     limit: int,
 ) -> SearchPage:
     """The newest of all pages, and where each partition goes on."""
     rows: list[tuple[int, int, Place, FoundRow]] = []
     following: dict[Place, int] = {}
-    for group, answer in answers.items():
-        place = places[group][0]
+    for partition_id, answer in answers.items():
+        place = places[partition_id][0]
         missing += [NotSearched(*place, reason) for reason in answer.missing]
         rows += [(row.message.time_ms, row.message.offset, place, row) for row in answer.rows]
         if answer.below >= 0:

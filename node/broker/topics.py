@@ -22,7 +22,7 @@ from node.cluster.topic_finder import TopicFinder
 from node.config.node import NodeConfig
 from node.observe.status import NodeStatus
 from node.replicas.local import Replicas
-from node.replicas.offsets import EndsCollector
+from node.replicas.offsets import OffsetsCollector
 
 COMMAND_DEADLINE_S = 15.0
 LED_DEADLINE_S = 10.0
@@ -38,7 +38,7 @@ class NodeTopics:
         cluster: ClusterHost,
         replicas: Replicas,
         finder: TopicFinder,
-        ends: EndsCollector,
+        offsets_collector: OffsetsCollector,
         status: NodeStatus,
         placement: NodePlacement,
     ) -> None:
@@ -46,7 +46,7 @@ class NodeTopics:
         self._cluster = cluster
         self._replicas = replicas
         self._finder = finder
-        self._ends = ends
+        self._offsets_collector = offsets_collector
         self._status = status
         self._placement = placement
         self._tasks = TaskSet(None)
@@ -113,8 +113,8 @@ class NodeTopics:
     async def _view(self, topic: Topic) -> TopicView:
         """The topic as it is here by now; as it was, if somebody has deleted it since."""
         topic = self._cluster.state.topic_of(topic.id) or topic
-        ends, stale = await self._ends.known(topic)
-        return self._status.topic_view(topic, ends, stale)
+        offsets, stale = await self._offsets_collector.known(topic)
+        return self._status.topic_view(topic, offsets, stale)
 
     def partition_count(self, topic: str) -> int:
         return len(self._cluster.topic(topic).partitions)

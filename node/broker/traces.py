@@ -10,7 +10,7 @@ from msgspec import structs
 
 from delivery.lookup.verdict import Fact, Reason, Verdict
 from goqueue.wire.errors import NoQuorum, Timeout
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.api.traces import EventsView, EventsWanted, MessageTrace, WhyView
 from node.broker.partitions import Partitions
 from node.broker.reads import READ_DEADLINE_S, READ_PATIENCE_S
@@ -34,14 +34,14 @@ EVENTS_DEADLINE_S = 10.0
 """Beside what is waited for events that are to come."""
 
 
-class EventsRequest(rpc.GroupRequest, array_like=True, frozen=True):
+class EventsRequest(rpc.PartitionRequest, array_like=True, frozen=True):
     """Of a partition's leader."""
 
-    group: bytes
+    partition: bytes
     wanted: EventsWanted
 
-    def packed_groups(self) -> tuple[bytes, ...]:
-        return (self.group,)
+    def packed_partitions(self) -> tuple[bytes, ...]:
+        return (self.partition,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +68,24 @@ class NodeTraces:
 
     async def message_trace(self, topic: str, partition: int, offset: Offset) -> MessageTrace:
         parts = self._parts
-        group = await parts.partitions.named(topic, partition)
+        partition_id = await parts.partitions.named(topic, partition)
 
         async def here(_left_s: float) -> rpc.TraceAnswer:
-            return await parts.partitions.service.trace(group, offset)
+            return await parts.partitions.service.trace(partition_id, offset)
 
         stale = False
         try:
             answer = await parts.partitions.forwarder.call(
-                group,
+                partition_id,
                 local=here,
                 method=rpc.TRACE,
-                payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(group.pack(), offset)),
+                payload=lambda _left_s: rpc.encode(rpc.OffsetRequest(partition_id.pack(), offset)),
                 decode=rpc.decode_trace,
                 deadline_s=READ_DEADLINE_S,
                 patience_s=READ_PATIENCE_S,
             )
         except (NoQuorum, Timeout):
-            host = parts.replicas.find(group)
+            host = parts.replicas.find(partition_id)
             if host is None or offset >= host.end_offset:  # it may be there all the same
                 raise
             answer = await trace_message(host, offset)  # as much as this replica has applied
@@ -123,7 +123,7 @@ class NodeTraces:
         """As leader: no older than the question, the groups and their members included. Raises
         `NotLeader`."""
         await self._parts.cluster.refresh()
-        host = await self._parts.partitions.service.confirmed(GroupId.unpack(request.partition))
+        host = await self._parts.partitions.service.confirmed(PartitionId.unpack(request.partition))
         view = await self._explain(host, request)
         view.leader = self._parts.node
         return view
@@ -132,7 +132,7 @@ class NodeTraces:
         taking_part = self._parts.taking_part.ids_in(host.id.topic)
         return await explain(host, self._parts.cluster.state, request, taking_part)
 
-    async def _without_leader(self, id: GroupId, request: WhyRequest) -> WhyView:
+    async def _without_leader(self, id: PartitionId, request: WhyRequest) -> WhyView:
         """As much as this node's replica has applied, where it has one."""
         topology, host = self._parts.topology, self._parts.replicas.find(id)
         if host is None:
@@ -157,26 +157,26 @@ class NodeTraces:
     async def events(
         self, topic: str, partition: int, wanted: EventsWanted
     ) -> tuple[str, EventsView]:
-        group = await self._parts.partitions.named(topic, partition)
-        request = EventsRequest(group.pack(), wanted)
+        partition_id = await self._parts.partitions.named(topic, partition)
+        request = EventsRequest(partition_id.pack(), wanted)
 
         def with_wait(left_s: float) -> EventsRequest:
             wait_s = min(wanted.wait_s, max(0.0, left_s - EVENTS_DEADLINE_S))
-            return EventsRequest(request.group, structs.replace(wanted, wait_s=wait_s))
+            return EventsRequest(request.partition, structs.replace(wanted, wait_s=wait_s))
 
         view = await self._parts.partitions.forwarder.call(
-            group,
+            partition_id,
             local=lambda left_s: self._events_here(with_wait(left_s)),
             method=EVENTS,
             payload=lambda left_s: rpc.encode(with_wait(left_s)),
             decode=lambda answer: queue_rpc.decode_answer(answer, EventsView),
             deadline_s=EVENTS_DEADLINE_S + wanted.wait_s,
         )
-        return str(group.topic), view
+        return str(partition_id.topic), view
 
     async def _serve_events(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self._events_here(rpc.decode_request(payload, EventsRequest)))
 
     async def _events_here(self, request: EventsRequest) -> EventsView:
-        host = await self._parts.partitions.service.confirmed(GroupId.unpack(request.group))
+        host = await self._parts.partitions.service.confirmed(PartitionId.unpack(request.partition))
         return await self._event_reader.read(host, request.wanted)

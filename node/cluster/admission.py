@@ -79,7 +79,7 @@ class Admission:
         self._check_alone(command)
         if not command.peer_address:
             raise BadRequest(f"nobody could dial {peer}: set cluster.advertise there")
-        if cluster.group is None or cluster.wiped or cluster.outcast is not None:
+        if cluster.raft_group is None or cluster.wiped or cluster.outcast is not None:
             raise Unavailable("this node does not belong to the cluster itself")
         if peer not in cluster.state.brokers and len(cluster.state.brokers) >= REPLICAS_MAX:
             raise ClusterFull(f"there are {REPLICAS_MAX} brokers already")

@@ -37,8 +37,8 @@ from goqueue.wire.errors import (
 )
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Term, Voter
 from log.entry import Entry, EntryKind
-from log.group.log import GroupLog
 from log.levels import Levels, Spoken
+from log.partition.log import PartitionLog
 from node.cluster.changes import Changes
 from node.cluster.newest_state import NewestState
 from node.peers.forwarding import Forwarder
@@ -95,8 +95,8 @@ class ClusterHost:
         self.changes = Changes()
         self.leaderships = 0
         """How often this node has begun to lead the cluster group."""
-        self.group: RaftGroup | None = None
-        self._log: GroupLog | None = None
+        self.raft_group: RaftGroup | None = None
+        self._log: PartitionLog | None = None
         self._newest: NewestState | None = None
         self.hellos: dict[NodeId, Mapping[str, Any]] = {}
         self.reason_not_formed = "the cluster is not formed: waiting for all configured nodes"
@@ -114,13 +114,13 @@ class ClusterHost:
 
     # the group
 
-    def attach(self, group: RaftGroup, log: GroupLog) -> None:
+    def attach(self, raft_group: RaftGroup, log: PartitionLog) -> None:
         """Take the group that was started with this state machine, and its log."""
-        self.group, self._log, self._newest = group, log, NewestState(group, log)
+        self.raft_group, self._log, self._newest = raft_group, log, NewestState(raft_group, log)
 
     def detach(self, reason: str) -> None:
         """The group was stopped, and will begin anew from what its log then holds."""
-        self.group = self._log = self._newest = None
+        self.raft_group = self._log = self._newest = None
         self.reason_not_formed = reason
 
     async def stop(self) -> None:
@@ -151,33 +151,33 @@ class ClusterHost:
     @property
     def voters(self) -> dict[NodeId, Incarnation]:
         """Who votes in the cluster group, by the configuration in force here."""
-        voters = () if self.group is None else self.group.voters
+        voters = () if self.raft_group is None else self.raft_group.voters
         return {voter.node: voter.incarnation for voter in voters}
 
     @property
     def nodes(self) -> frozenset[NodeId]:
         """Who belongs to the cluster, as far as this node knows: brokers, and who takes part in
         the cluster group; before either is known, who is configured."""
-        if self.group is None:
+        if self.raft_group is None:
             return self._configured
-        members = self.group.configuration.members
+        members = self.raft_group.configuration.members
         known = frozenset((*self.state.brokers, *(member.node for member in members)))
         return known or self._configured
 
     @property
     def has_quorum(self) -> bool:
         """Whether a majority of the voters can be reached from here."""
-        if self.group is None:
+        if self.raft_group is None:
             return False
-        voters = self.group.voters
+        voters = self.raft_group.voters
         return sum(map(self.has_directory, voters)) * 2 > len(voters)
 
     def led_time_ms(self) -> int | None:
         """Log time now, where this node leads the cluster group and has applied all before it."""
-        group = self.group
-        if group is None or not group.is_ready_leader:
+        raft_group = self.raft_group
+        if raft_group is None or not raft_group.is_ready_leader:
             return None
-        return group.log_time_ms()
+        return raft_group.log_time_ms()
 
     def is_present(self, node: NodeId) -> bool:
         """Whether this is us, or a connected peer with the data directory it is known by."""
@@ -196,7 +196,7 @@ class ClusterHost:
         broker = self.state.brokers.get(node)
         if broker is not None:
             return broker.incarnation
-        member = None if self.group is None else self.group.configuration.find(node)
+        member = None if self.raft_group is None else self.raft_group.configuration.find(node)
         return None if member is None else member.incarnation
 
     def standing(self, node: NodeId) -> Standing:
@@ -241,9 +241,11 @@ class ClusterHost:
             return self.outcast.message
         if self.wiped:
             return wiped_text(self._me.node)
-        if self.group is None:
+        if self.raft_group is None:
             return self.levels.refused or self.reason_not_formed
-        if self.group.leader is None or (self.group.is_learner and not self.group.hears_leader):
+        if self.raft_group.leader is None or (
+            self.raft_group.is_learner and not self.raft_group.hears_leader
+        ):
             return self.levels.refused or "the cluster group has no leader"
         known = self.state.brokers.get(self._me.node)
         if known is None or known.incarnation != self._me.incarnation:
@@ -363,7 +365,7 @@ class ClusterHost:
     async def refresh(self) -> bool:
         """Whether this node has applied all that was committed before the call: not where no
         leader answers within a moment. Calls share a question, which is asked after all of them."""
-        if self._forwarder is None or self.group is None:
+        if self._forwarder is None or self.raft_group is None:
             return False
         if self._refresh_next is None:
             self._refresh_next = self._tasks.begin(self._refresh_after(self._refreshing))
@@ -390,8 +392,8 @@ class ClusterHost:
         except GoQueueError:
             return False
         end_s = asyncio.get_running_loop().time() + REFRESH_S
-        while self.group is not None:  # else its log is being replaced
-            if self.group.applied_index >= index:
+        while self.raft_group is not None:  # else its log is being replaced
+            if self.raft_group.applied_index >= index:
                 return True
             if asyncio.get_running_loop().time() > end_s:
                 break
@@ -399,16 +401,16 @@ class ClusterHost:
         return False
 
     async def _read_index(self) -> int:
-        group = self.group
-        if group is None or not group.is_ready_leader:
-            raise NotLeader(None if group is None else group.leader)
+        raft_group = self.raft_group
+        if raft_group is None or not raft_group.is_ready_leader:
+            raise NotLeader(None if raft_group is None else raft_group.leader)
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def answered(ok: bool, index: Index) -> None:
             if not done.done():
                 done.set_result(index if ok else -1)
 
-        group.read_index(answered)
+        raft_group.read_index(answered)
         index = await done
         if index < 0:
             raise NotLeader(None)
@@ -418,10 +420,10 @@ class ClusterHost:
         return _INDEX.pack(await self._read_index())
 
     async def _propose(self, encoded: bytes, left_s: float) -> Answer:
-        group = self.group
-        if group is None or not group.is_ready_leader:
-            raise NotLeader(None if group is None else group.leader)
-        if self.are_stuck(voter.node for voter in group.voters):
+        raft_group = self.raft_group
+        if raft_group is None or not raft_group.is_ready_leader:
+            raise NotLeader(None if raft_group is None else raft_group.leader)
+        if self.are_stuck(voter.node for voter in raft_group.voters):
             raise DiskFull(retry_after_s=10)
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -431,13 +433,13 @@ class ClusterHost:
             if outcome is Outcome.UNKNOWN:
                 done.set_exception(OutcomeUnknown())
             elif outcome is Outcome.NONE:
-                done.set_exception(NotLeader(group.leader))
+                done.set_exception(NotLeader(raft_group.leader))
             elif isinstance(result, GoQueueError):
                 done.set_exception(result)
             else:
                 done.set_result((index, result))
 
-        group.propose(EntryKind.COMMAND, encoded, callback=ended)
+        raft_group.propose(EntryKind.COMMAND, encoded, callback=ended)
         try:
             async with asyncio.timeout(left_s):
                 return await done

@@ -30,7 +30,7 @@ from coordinator.brokers.formation import (
 from coordinator.commands.codec import RegisterBroker
 from coordinator.errors import BrokerGone, BrokerWiped
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, PartitionId, Voter
 from log.errors import EntryDamaged, LogError
 from log.store.directory import Store
 from node.cluster.admission import Admission
@@ -61,7 +61,7 @@ _REGISTERED += ["lowest_level", "highest_level"]
 _log = structlog.get_logger("cluster")
 
 
-class Membership:
+class BrokerMembership:
     """A service that starts the cluster group, registers this node, and sorts its peers."""
 
     def __init__(
@@ -109,14 +109,17 @@ class Membership:
         )
 
     async def start(self) -> None:
-        if CLUSTER_GROUP in self._store.groups() and self._store.group(CLUSTER_GROUP).untrusted:
-            self._raft.retire_group(CLUSTER_GROUP)  # its leader sends all of it again
+        if (
+            CLUSTER_GROUP in self._store.partition_ids()
+            and self._store.partition_log(CLUSTER_GROUP).untrusted
+        ):
+            self._raft.retire_raft_group(CLUSTER_GROUP)  # its leader sends all of it again
         await self._until_readable()
         if self._is_new:
             self._consider()
         else:
             self._go_on()
-            self._starts_again = self._cluster.group is None
+            self._starts_again = self._cluster.raft_group is None
         await self._registrations.start()
 
     async def stop(self) -> None:
@@ -152,7 +155,7 @@ class Membership:
         cluster = self._cluster
         cluster.hellos[node] = hello
         self._consider()
-        if cluster.group is not None and not cluster.state.cluster_id:
+        if cluster.raft_group is not None and not cluster.state.cluster_id:
             cluster.state.cluster_id = read_hello(node, hello).cluster
         self._sort(node)
         if node in self._admitted:
@@ -162,15 +165,15 @@ class Membership:
         self._cluster.hellos.pop(node, None)
         self._part(node)
 
-    def frame(self, node: NodeId, group: GroupId, frame: memoryview) -> None:
+    def frame(self, node: NodeId, partition_id: PartitionId, frame: memoryview) -> None:
         """A Raft frame; those of a node with another data directory than it is known by are not
         its own."""
         if node in self._admitted:
-            self._raft.receive(node, group, frame)
+            self._raft.receive(node, partition_id, frame)
 
     def cluster_changed(self) -> None:
         """The cluster's state is another one: others may belong to it, and be elsewhere."""
-        if self._cluster.group is None:
+        if self._cluster.raft_group is None:
             return
         table = self._addresses()
         if table != self._table:
@@ -186,7 +189,7 @@ class Membership:
         could not go on from them; where nobody brings them in time, it is started all the same."""
         deadline = asyncio.get_running_loop().time() + HEALED_S
         while not self._is_new and asyncio.get_running_loop().time() < deadline:
-            log = self._store.group(CLUSTER_GROUP)
+            log = self._store.partition_log(CLUSTER_GROUP)
             at = log.first_index
             try:
                 while at <= log.last_index:
@@ -198,9 +201,9 @@ class Membership:
     @property
     def _is_new(self) -> bool:
         """Whether this data directory holds nothing of any cluster."""
-        if CLUSTER_GROUP not in self._store.groups():
+        if CLUSTER_GROUP not in self._store.partition_ids():
             return True
-        return self._store.group(CLUSTER_GROUP).last_index < 1
+        return self._store.partition_log(CLUSTER_GROUP).last_index < 1
 
     @property
     def _is_empty(self) -> bool:
@@ -208,14 +211,14 @@ class Membership:
         again, where nobody else has it: then no new cluster must take its place unasked."""
         if self._store.set_aside.exists:
             return False
-        if CLUSTER_GROUP not in self._store.groups():
+        if CLUSTER_GROUP not in self._store.partition_ids():
             return True
-        log = self._store.group(CLUSTER_GROUP)
+        log = self._store.partition_log(CLUSTER_GROUP)
         return log.last_index < 1 and not log.suspect and not log.quarantined
 
     def _sort(self, node: NodeId) -> None:
         """Let Raft talk with a peer exactly while it has the data directory it is known by."""
-        if self._cluster.group is None:
+        if self._cluster.raft_group is None:
             return
         problem = self._cluster.kept_out(node)
         if problem:
@@ -255,14 +258,14 @@ class Membership:
 
     def _me_hello(self) -> Hello:
         me, cluster = self._me, self._cluster
-        if cluster.group is not None:
+        if cluster.raft_group is not None:
             return Hello(
                 me.node,
                 me.incarnation,
                 False,
                 self._founders,
                 cluster=cluster.state.cluster_id,
-                members=cluster.group.configuration.members,
+                members=cluster.raft_group.configuration.members,
             )
         alone = Hello(me.node, me.incarnation, self._is_empty)
         seen = empty_directories(alone, self._peer_hellos(), self._members or ())
@@ -274,7 +277,7 @@ class Membership:
     def _consider(self) -> None:
         """Form, begin with those that founded, or see that this node must be let in."""
         cluster = self._cluster
-        if cluster.group is not None or self._held or not self._is_new:
+        if cluster.raft_group is not None or self._held or not self._is_new:
             return
         hellos = self._peer_hellos()
         plan = plan_formation(self._me_hello(), hellos, self._members)
@@ -291,30 +294,32 @@ class Membership:
         if plan.step is Step.FOUND:
             _log.info("cluster_founded", voters=[voter.node for voter in plan.voters])
             self._founders = plan.voters
-            self._start_group(plan.voters, cluster_id(plan.voters), bootstrap=True)
+            self._start_raft_group(plan.voters, cluster_id(plan.voters), bootstrap=True)
 
-    def _start_group(self, voters: tuple[Voter, ...], cluster: int, *, bootstrap: bool) -> None:
+    def _start_raft_group(
+        self, voters: tuple[Voter, ...], cluster: int, *, bootstrap: bool
+    ) -> None:
         """With founders where this node is one and holds nothing; else from what its log holds."""
         known = {voter.node: voter.incarnation for voter in voters}
-        if not known and CLUSTER_GROUP in self._store.groups():
-            stored = stored_configuration(self._store.group(CLUSTER_GROUP))
+        if not known and CLUSTER_GROUP in self._store.partition_ids():
+            stored = stored_configuration(self._store.partition_log(CLUSTER_GROUP))
             known = {voter.node: voter.incarnation for voter in stored.voters}
         self._cluster.found(cluster)
-        group = self._raft.start_group(
+        raft_group = self._raft.start_raft_group(
             CLUSTER_GROUP,
             voters,
             self._cluster,
             bootstrap=bootstrap,
             preferred=min(known, default=None),
         )
-        self._cluster.attach(group, self._store.group(CLUSTER_GROUP))
-        self._cluster.wiped = group.refused
+        self._cluster.attach(raft_group, self._store.partition_log(CLUSTER_GROUP))
+        self._cluster.wiped = raft_group.refused
         self.cluster_changed()
 
     def hold(self) -> None:
         """Stop the cluster group, and don't start it before `release`: its log is replaced."""
         self._held = True
-        self._stop_group()
+        self._stop_raft_group()
 
     def release(self) -> None:
         """Start the cluster group again, from what its log holds now."""
@@ -324,26 +329,26 @@ class Membership:
     def healed(self) -> None:
         """The cluster group's log is whole again: a replica that stopped over it goes on from what
         the log holds now. Where it can't yet, the next healing tries again."""
-        group = self._cluster.group
-        if group is not None and group.failed is not None:
-            _log.info("cluster_group_starts_again", problem=str(group.failed))
-            self._stop_group()
+        raft_group = self._cluster.raft_group
+        if raft_group is not None and raft_group.failed is not None:
+            _log.info("cluster_group_starts_again", problem=str(raft_group.failed))
+            self._stop_raft_group()
             self._starts_again = True
         if self._starts_again and not self._held:
             self._go_on()
-            self._starts_again = self._cluster.group is None
+            self._starts_again = self._cluster.raft_group is None
 
-    def _stop_group(self) -> None:
-        if self._cluster.group is not None:
-            self._raft.stop_group(CLUSTER_GROUP)
+    def _stop_raft_group(self) -> None:
+        if self._cluster.raft_group is not None:
+            self._raft.stop_raft_group(CLUSTER_GROUP)
             self._cluster.detach("the cluster group's log is being replaced by a copy")
 
     def _go_on(self) -> None:
         """Start from what the log holds; where it has nothing to begin from, it will be copied."""
-        if self._cluster.group is not None or self._is_new:
+        if self._cluster.raft_group is not None or self._is_new:
             return
         try:
-            self._start_group((), self._stored_cluster(), bootstrap=False)
+            self._start_raft_group((), self._stored_cluster(), bootstrap=False)
         except EntryDamaged as error:
             _log.error("cluster_group_not_started", problem=str(error))
             self._cluster.detach("the cluster group's log is damaged, and is to be copied")
@@ -352,15 +357,15 @@ class Membership:
         """Let in with a new incarnation: what the log held for the former one is of no use, and
         may be damaged."""
         cluster_id = self._cluster.state.cluster_id
-        self._stop_group()
-        self._raft.retire_group(CLUSTER_GROUP)
-        self._start_group((), cluster_id, bootstrap=False)
+        self._stop_raft_group()
+        self._raft.retire_raft_group(CLUSTER_GROUP)
+        self._start_raft_group((), cluster_id, bootstrap=False)
 
     def _stored_cluster(self) -> int:
         """The cluster's id by its creating entry; 0 where the log goes back less far: then the
         snapshot tells it."""
         try:
-            entry = self._store.group(CLUSTER_GROUP).entry(Index(1))
+            entry = self._store.partition_log(CLUSTER_GROUP).entry(Index(1))
         except LogError:
             return 0
         self._founders = decode_voters(entry.body)
@@ -382,7 +387,7 @@ class Membership:
         cluster, plan = self._cluster, self._plan
         if self._held:
             return REGISTER_PAUSE_S
-        if cluster.group is None:
+        if cluster.raft_group is None:
             if plan.step is Step.JOIN:
                 await self._ask_to_join(plan)
             return REGISTER_PAUSE_S
@@ -393,11 +398,11 @@ class Membership:
             return REGISTER_CHECK_S
         known = cluster.state.brokers.get(self._me.node)
         is_other = known is not None and known.incarnation != self._me.incarnation
-        cluster.wiped = is_other or cluster.group.refused
+        cluster.wiped = is_other or cluster.raft_group.refused
         if cluster.wiped or is_forsaken:
             await self._ask(self._registration(replaces=cluster.wiped))
-            group = cluster.group  # None where a copy of its log came meanwhile
-            if group is not None and group.refused:
+            raft_group = cluster.raft_group  # None where a copy of its log came meanwhile
+            if raft_group is not None and raft_group.refused:
                 self._begin_anew()
             return ASK_PAUSE_S
         await cluster.command(self._registration(), REGISTER_DEADLINE_S)
@@ -405,16 +410,16 @@ class Membership:
 
     async def _ask_to_join(self, plan: Plan) -> None:
         await self._ask(self._registration(replaces=True))
-        if self._cluster.group is None and not self._held:
+        if self._cluster.raft_group is None and not self._held:
             _log.info("let_in", again=plan.wiped)
-            self._start_group((), plan.cluster, bootstrap=False)
+            self._start_raft_group((), plan.cluster, bootstrap=False)
 
     async def _ask(self, command: RegisterBroker) -> None:
         try:
             await self._admission.ask(command, self._cluster.state.cluster_id or self._plan.cluster)
         except GoQueueError as error:
             if error.code in (BrokerGone.code, BrokerWiped.code):
-                self._cast_out(error)
+                self._expel(error)
             raise
 
     def _look_at_state(self) -> None:
@@ -427,25 +432,25 @@ class Membership:
         elif known is not None and me.incarnation in known.former:
             error = BrokerWiped(f"another data directory of {me.node} has taken this one's place")
         if error is not None:
-            self._cast_out(error)
+            self._expel(error)
             raise error
 
-    def _cast_out(self, error: GoQueueError) -> None:
+    def _expel(self, error: GoQueueError) -> None:
         _log.error("cast_out", code=error.code, problem=error.message)
         self._cluster.outcast = error
 
     def _refused(self, error: GoQueueError) -> float:
         _log.debug("not_registered_yet", problem=error.message)
         self._refusal = f" ({error.message})"
-        if self._cluster.group is None or self._cluster.wiped or self._is_forsaken():
+        if self._cluster.raft_group is None or self._cluster.wiped or self._is_forsaken():
             self._consider()
             return ASK_PAUSE_S
         return REGISTER_PAUSE_S
 
     def _is_forsaken(self) -> bool:
         """Whether no leader speaks to this node: it may have been removed, or replaced."""
-        group = self._cluster.group
-        if group is None or group.hears_leader:
+        raft_group = self._cluster.raft_group
+        if raft_group is None or raft_group.hears_leader:
             self._leaderless_since_s = None
             return False
         now = asyncio.get_running_loop().time()

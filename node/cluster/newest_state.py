@@ -7,15 +7,15 @@ partition of it anew would be to vote in it as if nothing had ever been acknowle
 
 from __future__ import annotations
 
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from raft.group import RaftGroup
 
 
 class NewestState:
     """Made when the cluster group is started, on what its log holds then. Loop thread only."""
 
-    def __init__(self, group: RaftGroup, log: GroupLog) -> None:
-        self._group = group
+    def __init__(self, raft_group: RaftGroup, log: PartitionLog) -> None:
+        self._raft_group = raft_group
         self._log = log
         self._least = log.last_index
         self._doubted = log.suspect or log.quarantined
@@ -29,4 +29,4 @@ class NewestState:
             return False
         if self._doubted:
             self._doubted, self._least = False, log.last_index
-        return self._group.applied_index >= min(self._least, log.last_index)
+        return self._raft_group.applied_index >= min(self._least, log.last_index)

@@ -55,21 +55,21 @@ class ClusterMembers:
     async def round(self) -> None:
         """Note what is, and take one step towards what should be; nothing where this node does not
         lead."""
-        group = self._cluster.group
-        if group is None or not group.is_ready_leader:
+        raft_group = self._cluster.raft_group
+        if raft_group is None or not raft_group.is_ready_leader:
             return
         self._look_around()
-        seen = self._seen(group)
+        seen = self._seen(raft_group)
         if seen.busy:
             return
         await self._note(seen.configuration)
         members = cluster_members(
             self._cluster.state.layout.brokers, seen.configuration.voters, self._away_ms
         )
-        seen = self._seen(group)
+        seen = self._seen(raft_group)
         step = cluster_step(members, seen)
         if isinstance(step, Step) and refusal(step, seen) is None:
-            await self._take(group, step)
+            await self._take(raft_group, step)
 
     # private
 
@@ -91,23 +91,25 @@ class ClusterMembers:
     def _away_ms(self, node: NodeId) -> int:
         return round((self._now_s() - self._seen_s.get(node, self._led_since_s)) * 1000)
 
-    def _seen(self, group: RaftGroup) -> Seen:
-        known = group.configuration
+    def _seen(self, raft_group: RaftGroup) -> Seen:
+        known = raft_group.configuration
         configuration = Configuration(known.index, known.voters, known.learners)
-        matches, committed = group.matches(), group.commit_index
+        matches, committed = raft_group.matches(), raft_group.commit_index
         present = self._cluster.has_directory
         return Seen(
             configuration,
-            group.node,
+            raft_group.node,
             frozenset(
                 voter.node
                 for voter in known.voters
                 if present(voter) and matches.get(voter.node, 0) >= committed
             ),
             frozenset(
-                one.node for one in known.learners if present(one) and group.caught_up(one.node)
+                one.node
+                for one in known.learners
+                if present(one) and raft_group.caught_up(one.node)
             ),
-            busy=not (group.is_ready_leader and group.configuration_committed),
+            busy=not (raft_group.is_ready_leader and raft_group.configuration_committed),
         )
 
     async def _note(self, now: Configuration) -> None:
@@ -116,7 +118,7 @@ class ClusterMembers:
             row = Reported(0, 0, now.index, now.voters, now.learners)
             await self._cluster.command_here(ReplicasChanged([row]), NOTE_TIMEOUT_S)
 
-    async def _take(self, group: RaftGroup, step: Step) -> None:
+    async def _take(self, raft_group: RaftGroup, step: Step) -> None:
         node = step.voter.node
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -125,9 +127,9 @@ class ClusterMembers:
                 done.set_result(succeeded)
 
         if step.kind == TRANSFER:
-            group.transfer_leadership(node, ended)
+            raft_group.transfer_leadership(node, ended)
         else:
-            group.change(_change(step), lambda how, _, __: ended(how is Outcome.APPLIED))
+            raft_group.change(_change(step), lambda how, _, __: ended(how is Outcome.APPLIED))
         try:
             async with asyncio.timeout(STEP_TIMEOUT_S):
                 succeeded = await done

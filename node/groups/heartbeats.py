@@ -44,12 +44,12 @@ class SignsOfLife:
         cluster: ClusterHost,
         sessions: GroupSessions,
         forwarder: Forwarder,
-        errands: TaskSet,
+        background_tasks: TaskSet,
     ) -> None:
         self._cluster = cluster
         self._sessions = sessions
         self._forwarder = forwarder
-        self._errands = errands
+        self._background_tasks = background_tasks
         self._told_s: dict[_Session, float] = {}
         self._waiting: dict[_Session, _Heard] = {}
         """Of members that are in no request yet."""
@@ -97,7 +97,7 @@ class SignsOfLife:
         if len(self._told_s) >= TOLD_MAX:
             del self._told_s[next(iter(self._told_s))]
         self._told_s[group, member] = now_s
-        self._errands.send(self._tell(group, member))
+        self._background_tasks.send(self._tell(group, member))
 
     async def silent_ms(self, groups: Sequence[int]) -> dict[int, dict[str, int]]:
         """For how long the members of these groups were not heard of, by group and member; nothing

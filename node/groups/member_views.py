@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar, overload
 
 from coordinator.cluster.state import ClusterState
-from coordinator.groups.membership import Member, Membership
+from coordinator.groups.membership import GroupMembership, Member
 from coordinator.groups.rebalances import Move, Rebalance
 from coordinator.groups.settings import Group
 from node.api.members import (
@@ -110,7 +110,7 @@ def _move_view(move: Move) -> MoveView:
     )
 
 
-def _totals_view(membership: Membership) -> RebalanceTotalsView:
+def _totals_view(membership: GroupMembership) -> RebalanceTotalsView:
     totals = membership.rebalances.totals
     return RebalanceTotalsView(
         by_cause=dict(totals.by_cause),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.commands.members import JoinGroup, LeaveGroup, LetGo, Partition
 from coordinator.groups.holdings import REVOKING, short
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from coordinator.groups.memberships import check_join
 from coordinator.groups.settings import Group
 from coordinator.groups.subscriptions import Subscription
@@ -52,7 +52,7 @@ class GroupMembers:
         groups: GroupsBroker,
         finder: TopicFinder,
         signs: SignsOfLife,
-        errands: TaskSet,
+        background_tasks: TaskSet,
         rng: random.Random,
         requests: RequestMetrics,
     ) -> None:
@@ -60,7 +60,7 @@ class GroupMembers:
         self._groups = groups
         self._finder = finder
         self._signs = signs
-        self._errands = errands
+        self._background_tasks = background_tasks
         self._rng = rng
         self._requests = requests
         self._subscribed: dict[int, tuple[int, Subscription]] = {}
@@ -179,7 +179,7 @@ class GroupMembers:
         problem = self._cluster.not_ready() or "the cluster group's leader does not answer"
         raise Unavailable(f"member {member[:100]} is not known here: {problem}", group=group)
 
-    def membership_of(self, group: Group, member: str) -> Membership:
+    def membership_of(self, group: Group, member: str) -> GroupMembership:
         """Of the very group, not one that was made anew under its name. Raises UnknownMember."""
         membership = self._cluster.state.members.of(group)
         membership.member(group.name, member)
@@ -213,7 +213,7 @@ class GroupMembers:
     def _forget(self, group: Group, id: str, request: JoinRequest) -> None:
         """A member that its consumer will not know of is none; a static one is taken over."""
         if not request.member and not request.instance_id:
-            self._errands.send(self._leave(group, id))
+            self._background_tasks.send(self._leave(group, id))
 
     def _new_id(self, client_id: str) -> str:
         random_hex = f"{self._rng.getrandbits(MEMBER_ID_BITS):0{MEMBER_ID_BITS // 4}x}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from coordinator.cluster.state import ClusterState
 from coordinator.groups.holdings import HANDING
-from coordinator.groups.membership import SHARED, Membership
+from coordinator.groups.membership import SHARED, GroupMembership
 from coordinator.groups.settings import Group
 from node.metrics import Metrics
 
@@ -84,7 +84,7 @@ class GroupFigures:
         consumer.session_timeouts.labels(name)
         consumer.group_leaves.labels(name, SESSION_TIMEOUT)
 
-    def _add(self, name: str, membership: Membership, before: _Counted) -> None:
+    def _add(self, name: str, membership: GroupMembership, before: _Counted) -> None:
         consumer, totals = self._metrics.consumer, membership.rebalances.totals
         for cause, count in totals.by_cause.items():
             consumer.rebalances.labels(name, cause).inc(count - before.by_cause.get(cause, 0))
@@ -101,7 +101,9 @@ class GroupFigures:
                 took_s = (rebalance.ended_ms - rebalance.started_ms) / 1000
                 consumer.rebalance_latency.labels(name, COOPERATIVE).observe(took_s)
 
-    def _tell(self, name: str, group: Group, membership: Membership, state: ClusterState) -> None:
+    def _tell(
+        self, name: str, group: Group, membership: GroupMembership, state: ClusterState
+    ) -> None:
         consumer = self._metrics.consumer
         held = [(h.topic, h.member) for h in membership.holdings.values() if h.state != HANDING]
         consumer.group_members.add(len(membership.members), name)
@@ -119,7 +121,7 @@ class GroupFigures:
             self._metrics.broker.active_consumers.add(count, topic, name)
 
 
-def _subscribers(membership: Membership, state: ClusterState) -> Counter[str]:
+def _subscribers(membership: GroupMembership, state: ClusterState) -> Counter[str]:
     """How many members subscribe to each topic; many do so alike."""
     members = membership.members.values()
     alike = Counter(member.subscription for member in members)
@@ -140,7 +142,7 @@ def _names(state: ClusterState) -> dict[int, str]:
     }
 
 
-def _counted(name: str, membership: Membership) -> _Counted:
+def _counted(name: str, membership: GroupMembership) -> _Counted:
     rebalances = membership.rebalances
     return _Counted(
         name,

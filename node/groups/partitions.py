@@ -6,7 +6,7 @@ from __future__ import annotations
 from coordinator.groups.coordinator import Drain, Naming
 from delivery.entries.ops import Own, OwnedResult
 from goqueue.wire.errors import UnknownGroup
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.cluster.host import ClusterHost
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
@@ -74,7 +74,7 @@ class GroupPartitions:
         )
 
     async def _count(self, request: InFlightRequest) -> int:
-        host = await self._partitions.confirmed(GroupId.unpack(request.partition))
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
         group = host.state.queue.groups.get(request.group)
         return 0 if group is None else group.leases.count_of(request.member)
 

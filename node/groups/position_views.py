@@ -13,7 +13,7 @@ from delivery.config import bounded
 from delivery.group.lag import delayed_count, lag_count, lag_ms, would_seek
 from delivery.group.state import GroupState
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from log.errors import LogError
 from node.partition.host import PartitionHost
 from node.peers.link import PeerLink
@@ -36,8 +36,8 @@ class PositionViews:
     async def lag(self, request: LagRequest) -> LagAnswer:
         """Of those led here; the others are left out."""
         answer = LagAnswer([], [])
-        wanted = list(map(GroupId.unpack, request.partitions))
-        for partition in map(GroupId.unpack, request.others):
+        wanted = list(map(PartitionId.unpack, request.partitions))
+        for partition in map(PartitionId.unpack, request.others):
             closed = self._is_closed(partition, request.group)
             if closed:
                 answer.closed.append(partition.pack())
@@ -49,7 +49,7 @@ class PositionViews:
 
     async def would_reset(self, request: ResetRequest) -> ResetAnswer:
         """Raises `NotLeader`."""
-        host = await self._partitions.confirmed(GroupId.unpack(request.partition))
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
         group = standing(host, request.group, request.created_ms)
         target = _target(host, group, request)
         move = would_seek(group, target)
@@ -65,7 +65,7 @@ class PositionViews:
 
     # private
 
-    def _is_closed(self, partition: GroupId, ref: GroupRef) -> bool | None:
+    def _is_closed(self, partition: PartitionId, ref: GroupRef) -> bool | None:
         """None where the partition is not led here."""
         try:
             host = self._partitions.leading(partition)
@@ -73,7 +73,7 @@ class PositionViews:
             return None
         return ref.id not in host.state.queue.groups
 
-    async def _confirmed(self, partitions: Sequence[GroupId]) -> list[PartitionHost]:
+    async def _confirmed(self, partitions: Sequence[PartitionId]) -> list[PartitionHost]:
         found = await asyncio.gather(
             *map(self._partitions.confirmed, partitions), return_exceptions=True
         )
@@ -97,7 +97,7 @@ def lag_row(host: PartitionHost, ref: GroupRef, created_ms: int) -> LagRow:
     return LagRow(
         partition=host.id.pack(),
         is_open=ref.id in host.state.queue.groups,
-        committed=group.floor,
+        committed=group.committed_offset,
         end=host.end_offset,
         lag=lag_count(group),
         lag_ms=lag_ms(group, host.log_time_ms(), _stored_at(host)),
@@ -128,7 +128,7 @@ def _target(host: PartitionHost, group: GroupState, request: ResetRequest) -> in
     elif request.offset is not None:
         wanted = request.offset
     elif request.shift is not None:
-        wanted = group.floor + request.shift
+        wanted = group.committed_offset + request.shift
     elif request.time_ms is not None or request.duration_ms is not None:
         time_ms = request.time_ms
         if time_ms is None:

@@ -27,7 +27,7 @@ from goqueue.wire.errors import (
     UnknownGroup,
     UnknownPartition,
 )
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.api.claims import NOBODY, Claim
 from node.api.members import LagView, ResetTo, ResetView
 from node.cluster.host import ClusterHost
@@ -51,7 +51,7 @@ EARLIEST, END = -1, -2
 FAR_END = (1 << 62) - 1
 """Beyond every offset: the partition's end where it applies."""
 
-Rows = dict[GroupId, LagRow | None]
+Rows = dict[PartitionId, LagRow | None]
 
 
 class GroupPositions:
@@ -94,13 +94,13 @@ class GroupPositions:
         }
         requests, began_s = self._requests, asyncio.get_running_loop().time()
         try:
-            floors = await self._change(found, ref, ops)
+            committed_offsets = await self._change(found, ref, ops)
         except GoQueueError as error:
             requests.commit_failed(found.name, known.name, error.code, len(ops))
             raise
         took_s = asyncio.get_running_loop().time() - began_s
         requests.committed(found.name, known.name, len(ops), took_s)
-        return floors
+        return committed_offsets
 
     async def seek(
         self,
@@ -177,7 +177,7 @@ class GroupPositions:
         if claim.generation == UNCLAIMED:
             await self._check_active(known)
         told = await asyncio.gather(
-            *(self._would_reset(known, GroupId(found.id, number), to) for number in numbers)
+            *(self._would_reset(known, PartitionId(found.id, number), to) for number in numbers)
         )
         if claim.generation not in (UNCLAIMED, FORCED):
             _check_owned(topic, dict(zip(numbers, told, strict=True)), claim)
@@ -185,7 +185,7 @@ class GroupPositions:
             return [_reset_view(topic, n, one) for n, one in zip(numbers, told, strict=True)]
         outcomes = await asyncio.gather(
             *(
-                self._seek(known, GroupId(found.id, number), one.target, claim)
+                self._seek(known, PartitionId(found.id, number), one.target, claim)
                 for number, one in zip(numbers, told, strict=True)
             ),
             return_exceptions=True,
@@ -215,7 +215,7 @@ class GroupPositions:
         wanted = set(_partitions(topics))
         found: Rows = {}
 
-        async def ask(node: NodeId, asked: list[GroupId]) -> Iterable[GroupId]:
+        async def ask(node: NodeId, asked: list[PartitionId]) -> Iterable[PartitionId]:
             request = LagRequest(
                 group_ref(group),
                 group.created_ms,
@@ -227,8 +227,8 @@ class GroupPositions:
             )
             if answer is None:
                 return []
-            told: Rows = {GroupId.unpack(row.partition): row for row in answer.rows}
-            told |= dict.fromkeys(map(GroupId.unpack, answer.closed))
+            told: Rows = {PartitionId.unpack(row.partition): row for row in answer.rows}
+            told |= dict.fromkeys(map(PartitionId.unpack, answer.closed))
             found.update(told)
             return told
 
@@ -241,7 +241,7 @@ class GroupPositions:
             )
         return found
 
-    def _names(self, partitions: Iterable[GroupId]) -> list[str]:
+    def _names(self, partitions: Iterable[PartitionId]) -> list[str]:
         state = self._cluster.state
         named = [(state.topic_of(id.topic), id.partition) for id in sorted(partitions)[:NAMED_MAX]]
         return [f"{'?' if topic is None else topic.name}:{number}" for topic, number in named]
@@ -267,7 +267,7 @@ class GroupPositions:
                 generation=membership.generation,
             )
 
-    async def _would_reset(self, group: Group, partition: GroupId, to: ResetTo) -> ResetAnswer:
+    async def _would_reset(self, group: Group, partition: PartitionId, to: ResetTo) -> ResetAnswer:
         request = ResetRequest(
             partition.pack(), group_ref(group), group.created_ms, **dataclasses.asdict(to)
         )
@@ -282,7 +282,7 @@ class GroupPositions:
     async def _change(self, topic: Topic, ref: GroupRef, ops: Mapping[int, Op]) -> dict[int, int]:
         """Put one operation into each partition's log; where the group stands after it."""
         answers = await all_of(
-            self._calls.operations.put(GroupId(topic.id, number), [op], ref)
+            self._calls.operations.put(PartitionId(topic.id, number), [op], ref)
             for number, op in ops.items()
         )
         stale: dict[int, StaleResult] = {}
@@ -297,10 +297,12 @@ class GroupPositions:
             if len(stale) < len(ops):
                 error.outcome = "unknown"  # the others' was done
             raise error
-        return {number: answer.floor for number, answer in zip(ops, answers, strict=True)}
+        return {
+            number: answer.committed_offset for number, answer in zip(ops, answers, strict=True)
+        }
 
     async def _seek(
-        self, group: Group, partition: GroupId, offset: int, claim: Claim
+        self, group: Group, partition: PartitionId, offset: int, claim: Claim
     ) -> SoughtResult:
         request = self._rng.getrandbits(63) or 1
         op = Sought(group.id, offset, request, claim.member, claim.generation)
@@ -315,8 +317,8 @@ class GroupPositions:
         raise GroupActive(group=group.name, generation=result.generation)
 
 
-def _partitions(topics: Iterable[Topic]) -> list[GroupId]:
-    return [GroupId(topic.id, n) for topic in topics for n in range(len(topic.partitions))]
+def _partitions(topics: Iterable[Topic]) -> list[PartitionId]:
+    return [PartitionId(topic.id, n) for topic in topics for n in range(len(topic.partitions))]
 
 
 def _numbers(topic: Topic, partitions: Sequence[int] | None) -> Sequence[int]:
@@ -334,7 +336,7 @@ def _lag_view(topic: Topic, row: LagRow | None) -> LagView | None:
         return None
     return LagView(
         topic=topic.name,
-        partition=GroupId.unpack(row.partition).partition,
+        partition=PartitionId.unpack(row.partition).partition,
         committed=row.committed,
         end=row.end,
         lag=row.lag,

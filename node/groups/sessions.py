@@ -17,7 +17,7 @@ from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
 from coordinator.commands.members import ExpireMembers, MemberCommand
 from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId
@@ -87,7 +87,7 @@ class GroupSessions:
         self._leadership = 0
         self._looked_ms = 0
         self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
-        self._under_way = TaskSet("groups")
+        self._task_set = TaskSet("groups")
         self._looks = Periodic(
             "group_sessions", self._round, LOOK_S, _log, "groups_not_coordinated", first_s=0.0
         )
@@ -103,7 +103,7 @@ class GroupSessions:
     async def stop(self) -> None:
         self._cluster.changes.wakes_no_more(self._looks.woken)
         await self._looks.stop()
-        await self._under_way.stop()
+        await self._task_set.stop()
 
     # what nodes tell and ask the leader
 
@@ -140,11 +140,11 @@ class GroupSessions:
         self._forgive(coordinator, now_ms)
         work = coordinator.collect(now_ms)
         for command in work.commands:
-            self._under_way.begin(self._propose(coordinator, command))
+            self._task_set.begin(self._propose(coordinator, command))
         for naming in work.namings:
-            self._under_way.begin(self._name(coordinator, naming))
+            self._task_set.begin(self._name(coordinator, naming))
         for drain in work.drains:
-            self._under_way.begin(self._drain(coordinator, drain))
+            self._task_set.begin(self._drain(coordinator, drain))
         wake_ms = coordinator.next_wake_ms(now_ms)
         if wake_ms is None:
             return LOOK_S
@@ -152,7 +152,7 @@ class GroupSessions:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        await self._under_way.settled()
+        await self._task_set.settled()
 
     # private
 
@@ -173,7 +173,7 @@ class GroupSessions:
             self._led(now_ms)
             yield from self._figures.count(self._cluster.state)
 
-    def _memberships(self) -> Mapping[int, Membership]:
+    def _memberships(self) -> Mapping[int, GroupMembership]:
         return self._cluster.state.members.by_group
 
     def _now_ms(self) -> int:
@@ -194,7 +194,7 @@ class GroupSessions:
 
     def _drop(self) -> None:
         """What is under way is of a leadership that is over: the next one does it again."""
-        self._under_way.cancel()
+        self._task_set.cancel()
 
     def _forgive(self, coordinator: GroupCoordinator, now_ms: int) -> None:
         """While this node stood still, or its clock was set forward, nobody was silent."""

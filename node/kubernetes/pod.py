@@ -31,7 +31,7 @@ from node.kubernetes.stopping import PodStop, StopTimes
 from node.kubernetes.watching import StatefulSetWatch
 from node.metrics import Metrics
 from node.observe.status import NodeStatus
-from node.placement.maintenance import Upkeep
+from node.placement.maintenance import Maintenance
 from node.replicas.local import Replicas
 from node.runtime.periodic import Periodic
 from node.runtime.service import Service
@@ -46,7 +46,7 @@ OUTCAST_S = 1.0
 _log = structlog.get_logger("kubernetes")
 
 
-class Membership(Protocol):
+class BrokerMembership(Protocol):
     """Who is told of peers, as `node.cluster.membership.Membership` is."""
 
     may_found: Callable[[int], str]
@@ -66,9 +66,9 @@ class PodParts:
     cluster: ClusterHost
     replicas: Replicas
     status: NodeStatus
-    upkeep: Upkeep
+    maintenance: Maintenance
     placement: Placement
-    membership: Membership
+    membership: BrokerMembership
     metrics: Metrics
     begin_anew: Callable[[], None]
 
@@ -109,7 +109,7 @@ class Pod:
         self._founding = Founding(
             api,
             self._names.cluster_record,
-            current=lambda: parts.cluster.state.cluster_id if parts.cluster.group else 0,
+            current=lambda: parts.cluster.state.cluster_id if parts.cluster.raft_group else 0,
             changed=parts.membership.reconsider,
             complain=self._complain_of_founding,
         )
@@ -156,8 +156,8 @@ class Pod:
         layout = cluster.state.layout
         groups = [("the cluster group", set(cluster.voters))]
         me = None if broker is None else Voter(broker.node, broker.incarnation)
-        for group in [] if me is None else layout.held_by(me):
-            known = layout.configuration(group)
+        for partition_id in [] if me is None else layout.held_by(me):
+            known = layout.configuration(partition_id)
             voters = () if known is None else known.voters
             groups.append(("partitions", {voter.node for voter in voters}))
         away = {*map(NodeId, cluster.absent()), *self._parts.status.lagging_nodes()}
@@ -172,13 +172,13 @@ class Pod:
         ]
 
     def led(self) -> int:
-        return sum(len(group.voters) > 1 for group in self._parts.upkeep.led())
+        return sum(len(raft_group.voters) > 1 for raft_group in self._parts.maintenance.led())
 
     async def drain(self) -> Any:
         return await self._parts.placement.drain(self._me)
 
     async def hand_over(self, timeout_s: float) -> None:
-        await self._parts.upkeep.hand_over_all(timeout_s)
+        await self._parts.maintenance.hand_over_all(timeout_s)
 
     def stops(self, stopping: bool) -> None:
         self._parts.status.stopping = stopping
@@ -193,7 +193,7 @@ class Pod:
 
     def _look(self) -> Face:
         cluster, status = self._parts.cluster, self._parts.status
-        if cluster.group is not None and cluster.group.is_leader:
+        if cluster.raft_group is not None and cluster.raft_group.is_leader:
             role = CONTROLLER
         else:
             role = VOTER if self._me in cluster.voters else LEARNER
@@ -208,13 +208,13 @@ class Pod:
         cluster = self._parts.cluster
         fixed = bool(self._config.cluster.peers)
         wanted = self._watch.wanted
-        known = [] if cluster.group is None else list(cluster.nodes)
+        known = [] if cluster.raft_group is None else list(cluster.nodes)
         found = await find_peers(
             self._names, self._me, wanted, known, addresses=self._api.addresses
         )
         if not fixed:
             self._parts.membership.listed(found, founders=bool(wanted))
-        return PEERS_S if cluster.group is not None else PEERS_FORMING_S
+        return PEERS_S if cluster.raft_group is not None else PEERS_FORMING_S
 
     async def _find_zone(self) -> None:
         """Once: a pod does not move. Without the right to read machines, `broker.zone` tells."""

@@ -12,7 +12,7 @@ from delivery.timeline.groups import Attributes
 from goqueue.wire.events import EventColumns
 from log.entry import Entry
 from node.lookup.event_cursors import EventCursor
-from node.runtime.gil_yield import Turns
+from node.runtime.gil_yield import GilYield
 
 BYTES_MAX = 8 << 20
 """About so much is in one answer."""
@@ -68,22 +68,22 @@ class EventPage:
 
     def take(self, entries: Sequence[Entry]) -> None:
         """Tell what is left of an entry, then these, as long as there is room. On any thread."""
-        cursor, turns = self.cursor, Turns()
+        cursor, gil_yield = self.cursor, GilYield()
         if cursor.rest is not None:
-            self._tell(cursor.rest, turns)
+            self._tell(cursor.rest, gil_yield)
         for entry in entries:
             if self.is_full:
                 return
             lost = cursor.feed.messages.lost
-            outcome = cursor.feed.take(entry, turns.end)
+            outcome = cursor.feed.take(entry, gil_yield.end)
             if entry.index <= self._after:
                 cursor.end()
             else:
                 self.is_exact = self.is_exact and lost == cursor.feed.messages.lost
                 is_rest = entry.index == self._after + 1 and self._offset is not None
                 first = (self._offset or 0) + 1 if is_rest else 0
-                self._tell(outcome.rows(first), turns)
-            turns.end()
+                self._tell(outcome.rows(first), gil_yield)
+            gil_yield.end()
 
     def encode(self) -> bytes:
         """The columns in MessagePack, once all is told: they go, which takes its time, too."""
@@ -92,7 +92,7 @@ class EventPage:
         self._encoded, self.columns = self.count, EventColumns()
         return found
 
-    def _tell(self, rows: Iterator[Row], turns: Turns) -> None:
+    def _tell(self, rows: Iterator[Row], gil_yield: GilYield) -> None:
         """As many as there is room for, and the rest of the last one's message."""
         cursor = self.cursor
         index = cursor.feed.index
@@ -113,7 +113,7 @@ class EventPage:
             if len(self._rows) >= ROWS_A_TURN:
                 self._flush()
             cursor.offset = last
-            turns.end()
+            gil_yield.end()
         first = first or [*islice(rows, 1)]
         if first:
             cursor.rest = chain(first, rows)

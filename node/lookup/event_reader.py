@@ -21,8 +21,8 @@ from node.api.traces import EventsView, EventsWanted
 from node.lookup.event_cursors import EventCursor, EventCursors
 from node.lookup.event_page import EventPage
 from node.partition.host import PartitionHost
-from node.runtime.gil_yield import Turns
-from node.runtime.uncancellable import to_the_end
+from node.runtime.gil_yield import GilYield
+from node.runtime.uncancellable import run_uncancellable
 
 STEP_BYTES = 1 << 20
 STEP_ENTRIES = 512
@@ -95,14 +95,14 @@ class EventReader:
         until = min(wanted.until, applied)
         if after >= until:
             return EventsView(first, applied, after, offset, True, 0, _NO_EVENTS)
-        chronicle = state.queue.chronicle
-        changes = changes_of(chronicle)
+        outcome_notes = state.queue.outcome_notes
+        changes = changes_of(outcome_notes)
         cursor = self.cursors.take(host, after, offset)
         if cursor is None:
-            feed = EventFeed(chronicle, first, int(state.log_start_offset), changes)
+            feed = EventFeed(outcome_notes, first, int(state.log_start_offset), changes)
             await self._foresee(host, feed)
             cursor = EventCursor(host, feed)
-        cursor.feed.know(chronicle, changes)
+        cursor.feed.know(outcome_notes, changes)
         page = EventPage(cursor, after, offset, until, wanted.limit)
         deadline_s = asyncio.get_running_loop().time() + READ_S
         is_late = False
@@ -114,7 +114,7 @@ class EventReader:
             is_late = asyncio.get_running_loop().time() >= deadline_s
         columns = b""
         if cursor.index >= after:
-            columns = await to_the_end(host.workers, page.encode)
+            columns = await run_uncancellable(host.workers, page.encode)
         self.cursors.give(cursor)  # not where anything has failed
         if cursor.index < after:
             raise EventsBehind(entries=after - cursor.index)
@@ -123,21 +123,21 @@ class EventReader:
     async def _foresee(self, host: PartitionHost, feed: EventFeed) -> None:
         """Messages whose own entries are gone come with the stories that entries carry."""
         carriers: dict[int, list[int]] = {}
-        for offset, index in host.state.queue.carried.items():
+        for offset, index in host.state.queue.reappended.items():
             if offset < feed.messages.start_offset:
                 carriers.setdefault(index, []).append(offset)
         log = host.log
         hot = {i: log.entry(Index(i)) for i in carriers if not log.is_cold(Index(i))}
 
         def read() -> None:
-            turns = Turns()
+            gil_yield = GilYield()
             for index, offsets in sorted(carriers.items()):
                 entry = hot.get(index) or log.cold_entries(Index(index), max_count=1)[0]
                 feed.messages.foresee(entry, offsets)
-                turns.end()
+                gil_yield.end()
 
         if carriers:
-            await to_the_end(host.workers, read)
+            await run_uncancellable(host.workers, read)
 
     async def _step(self, host: PartitionHost, page: EventPage) -> None:
         """Takes the next few entries."""
@@ -153,4 +153,4 @@ class EventReader:
                 log.cold_entries(at, max_bytes=STEP_BYTES, max_count=count) if cold else entries
             )
 
-        await to_the_end(host.workers, work)
+        await run_uncancellable(host.workers, work)

@@ -27,7 +27,7 @@ from delivery.offsets.bitmaps import BitMap64, span
 from delivery.offsets.keys import key_hash
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from log.entry import Entry
 from log.errors import LogError
 from node.partition.host import PartitionHost
@@ -85,7 +85,7 @@ class MessageSearch:
 
         async def one(number: int, packed: bytes, below: int) -> PartitionFound | None:
             try:
-                host = await self._partitions.confirmed(GroupId.unpack(packed))
+                host = await self._partitions.confirmed(PartitionId.unpack(packed))
                 search = _Search(host, request, below, bytes_max, deadline_s, room)
                 return await search.run(request.only[number] if request.only else None)
             except LogError as error:
@@ -227,7 +227,7 @@ class _Search:
         if request.to_ms is not None and (last := reader.offset_at(request.to_ms)) is not None:
             outside |= span(last, end)
         if outside:  # what outlived the log stands out of its time: it is read
-            outside -= BitMap64(queue.carried) | queue.kept
+            outside -= BitMap64(queue.reappended) | queue.compacted
         return wanted - outside
 
     def _in_state(self, state: str) -> BitMap64:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.cluster.state import ClusterState
-from coordinator.groups.membership import OWNED, SHARED, Membership
+from coordinator.groups.membership import OWNED, SHARED, GroupMembership
 from delivery.group.state import GroupState
 from delivery.lookup.verdict import Around, Ending, Fact, Reason, Subject, Verdict
 from delivery.lookup.why import place_of, why
@@ -38,14 +38,14 @@ _AWAITED = ("ready", "retrying", "delayed", "stored")
 _Facts = dict[str, Fact]
 
 
-class WhyRequest(rpc.GroupRequest, array_like=True, frozen=True):
+class WhyRequest(rpc.PartitionRequest, array_like=True, frozen=True):
     """About one message, for one group or for all that have the topic."""
 
     partition: bytes
     offset: int
     group: GroupRef | None = None
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
@@ -70,7 +70,7 @@ async def explain(
         around = _around(host, state, ref, group, ending)
         now_ms = host.log_time_ms()
         verdict = why(queue, group, subject, now_ms, around)
-        aside_ms = host.unread.until_ms(ref.id, offset, now_ms)
+        aside_ms = host.unreadable.until_ms(ref.id, offset, now_ms)
         if verdict.state in _AWAITED and (is_damaged or aside_ms):
             _unreadable(verdict, aside_ms, mended=not is_damaged)
         view.groups.append(GroupWhy(ref.name, verdict))
@@ -170,9 +170,9 @@ def _around(
     group: GroupState | None,
     ending: Ending | None,
 ) -> Around:
-    asked = host.queue.asking.of(ref.id)
+    asked = host.queue.consumer_activity.of(ref.id)
     known = state.group_of(ref.id)
-    membership = Membership.of(ref.id) if known is None else state.members.of(known)
+    membership = GroupMembership.of(ref.id) if known is None else state.members.of(known)
     members, held = membership.members, membership.holdings.get(host.id)
     return Around(
         begins=host.queue.begins(ref) if ref.config.start == "latest" else 0,

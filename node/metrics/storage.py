@@ -186,65 +186,65 @@ class StorageMetrics:
         )
 
     def _declare_compaction(self, of: Declarations) -> None:
-        leader, upkeep = Teller.LEADER, Moves.UPKEEP
+        leader, maintenance = Teller.LEADER, Moves.UPKEEP
         self.compaction_runs = of.counter(
             "goqueue_storage_compaction_runs_total",
             "Runs that dropped or moved anything",
             TOPIC,
             told=leader,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.compaction_latency = of.histogram(
             "goqueue_storage_compaction_latency_seconds",
             "Such a run, from its beginning to its last entry",
             TOPIC,
             told=leader,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.compaction_bytes_reclaimed = of.counter(
             "goqueue_storage_compaction_bytes_reclaimed_total",
             "Bytes that runs took less than before",
             TOPIC,
             told=leader,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.compaction_dropped_messages = of.counter(
             "goqueue_compaction_dropped_messages_total",
             "Messages superseded, and dropped",
             TOPIC,
             told=leader,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.compaction_dirty_ratio = of.gauge(
             "goqueue_storage_compaction_dirty_ratio",
             "Of what a run would look at, how much is not compacted: the most of any partition",
             TOPIC,
             told=leader,
-            moves=upkeep,
+            moves=maintenance,
         )
 
     def _declare_snapshots(self, of: Declarations) -> None:
-        node, upkeep = Teller.NODE, Moves.UPKEEP
+        node, maintenance = Teller.NODE, Moves.UPKEEP
         self.snapshots_created = of.counter(
             "goqueue_storage_snapshots_created_total",
             "Snapshots of applied state written, of a partition or of the cluster",
             SNAPSHOT,
             told=node,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.snapshot_size_bytes = of.gauge(
             "goqueue_storage_snapshot_size_bytes",
             "Bytes of the last one",
             SNAPSHOT,
             told=node,
-            moves=upkeep,
+            moves=maintenance,
         )
         self.snapshot_latency = of.histogram(
             "goqueue_storage_snapshot_latency_seconds",
             "Writing one, with its syncs",
             SNAPSHOT,
             told=node,
-            moves=upkeep,
+            moves=maintenance,
         )
 
     def _declare_disk(self, of: Declarations) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from coordinator.brokers.health import Standing
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.store.directory import Store
 from node.cluster.host import ClusterHost
 from node.metrics import Metrics
@@ -77,20 +77,20 @@ class ClusterFigures:
         return "healthy" if broker is None or broker.state == "active" else "draining"
 
     def _tell_controller(self) -> None:
-        group, figures = self._cluster.group, self._metrics.cluster
+        raft_group, figures = self._cluster.raft_group, self._metrics.cluster
         begun = self._cluster.leaderships
         if begun > self._leaderships:
             figures.controller_elections.inc(begun - self._leaderships)
             self._leaderships, self._leads_since_s = begun, time.monotonic()
-        leads = group is not None and group.is_leader
+        leads = raft_group is not None and raft_group.is_leader
         if not leads or self._leads_since_s is None:
             self._leads_since_s = time.monotonic() if leads else None
         figures.is_controller.set(leads)
         since_s = self._leads_since_s
         figures.controller_age.set(0 if since_s is None else time.monotonic() - since_s)
-        if group is not None:
-            figures.cluster_term.set(group.term)
-            figures.cluster_commit_index.set(group.commit_index)
+        if raft_group is not None:
+            figures.cluster_term.set(raft_group.term)
+            figures.cluster_commit_index.set(raft_group.commit_index)
 
     def _tell_store(self) -> None:
         storage, store = self._metrics.storage, self._store
@@ -106,9 +106,9 @@ class ClusterFigures:
             if leads:
                 metrics.broker.topic_partitions.put(len(topic.partitions), topic.name)
             for number, placement in enumerate(topic.partitions):
-                group = GroupId(topic.id, number)
-                host = self._replicas.find(group)
-                offline += self._is_offline(group, host)
+                partition_id = PartitionId(topic.id, number)
+                host = self._replicas.find(partition_id)
+                offline += self._is_offline(partition_id, host)
                 if host is not None and host.is_leader:
                     elsewhere += placement.preferred not in (None, self._node)
                 partitions += 1
@@ -119,9 +119,9 @@ class ClusterFigures:
         metrics.cluster.offline_partitions.set(offline)
         metrics.cluster.preferred_leader_imbalance.set(elsewhere)
 
-    def _is_offline(self, group: GroupId, host: PartitionHost | None) -> bool:
+    def _is_offline(self, partition_id: PartitionId, host: PartitionHost | None) -> bool:
         """Whether nobody leads it, as far as can be known here."""
-        if host is not None and not host.group.is_learner:
-            return host.group.leader is None
-        voters = self._topology.replicas(group)
-        return self._topology.reachable(group) * 2 <= len(voters)
+        if host is not None and not host.raft_group.is_learner:
+            return host.raft_group.leader is None
+        voters = self._topology.replicas(partition_id)
+        return self._topology.reachable(partition_id) * 2 <= len(voters)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delivery.group.lag import lag_count, lag_ms
 from delivery.group.state import GroupState
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.metrics import Metrics
 
 
@@ -15,7 +15,7 @@ class LedPartition(Protocol):
     """A partition led here, as far as its groups' figures go."""
 
     @property
-    def id(self) -> GroupId: ...
+    def id(self) -> PartitionId: ...
 
     @property
     def topic(self) -> str: ...
@@ -30,8 +30,8 @@ def tell_lag(metrics: Metrics, led: LedPartition, groups: Iterable[GroupState]) 
     now_ms = led.log_time_ms()
     for group in groups:
         name, lag, seconds = group.name, lag_count(group), lag_ms(group, now_ms) / 1000
-        consumer.committed_offset.put(group.floor, topic, partition, name)
-        consumer.group_offset.put(group.floor, name, topic, partition)
+        consumer.committed_offset.put(group.committed_offset, topic, partition, name)
+        consumer.group_offset.put(group.committed_offset, name, topic, partition)
         consumer.group_lag.add(lag, name, topic, partition)
         consumer.group_lag_seconds.most(seconds, name, topic, partition)
         consumer.group_max_lag.most(lag, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from goqueue.wire.types import GroupId
-from log.group.log import GroupLog
+from goqueue.wire.types import PartitionId
+from log.partition.log import PartitionLog
 from node.metrics import Metrics
 
 
@@ -14,13 +14,13 @@ class Logged(Protocol):
     """A replica, as far as its log's figures go."""
 
     @property
-    def id(self) -> GroupId: ...
+    def id(self) -> PartitionId: ...
 
     @property
     def topic(self) -> str: ...
 
     @property
-    def log(self) -> GroupLog: ...
+    def log(self) -> PartitionLog: ...
 
 
 @dataclass(slots=True)
@@ -39,22 +39,22 @@ class LogFigures:
     def tell(self, replica: Logged, counted: Counted) -> int:
         """Bytes of the log."""
         storage, segments = self._storage, replica.log.disk_segments
-        topic, tally = replica.topic, segments.tally
+        topic, counters = replica.topic, segments.counters
         place = (topic, str(replica.id.partition))
-        storage.bytes_written.put(tally.written_bytes, *place)
-        storage.bytes_read.put(tally.read_bytes, *place)
+        storage.bytes_written.put(counters.written_bytes, *place)
+        storage.bytes_read.put(counters.read_bytes, *place)
         count, size_bytes = len(segments.chain), segments.size_bytes
         storage.log_size_bytes.put(size_bytes, *place)
         storage.segments_total.put(count, *place)
         storage.segments_active.put(min(1, count), *place)
-        now = (tally.segments_created, tally.segments_deleted, tally.index_rebuilds)
+        now = (counters.segments_created, counters.segments_deleted, counters.index_rebuilds)
         if now != counted.segments:
             created, deleted, rebuilt = map(_more, now, counted.segments)
             storage.segments_created.labels(topic).inc(created)
             storage.segments_deleted.labels(topic).inc(deleted)
             storage.index_rebuilds.labels(topic).inc(rebuilt)
             counted.segments = now
-        for kind, took in tally.take_lookups():
+        for kind, took in counters.take_lookups():
             storage.index_lookups.labels(topic, kind).inc(len(took))
             latency = storage.index_lookup_latency.labels(topic, kind)
             for seconds in took:

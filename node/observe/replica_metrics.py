@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from delivery.group.state import GroupState
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.metrics import Metrics
 from node.observe.lag_metrics import tell_lag
 from node.observe.log_metrics import Counted, LogFigures
@@ -54,7 +54,7 @@ class ReplicaFigures:
         self._is_under_replicated = is_under_replicated
         self._groups_in = groups_in
         self._logs = LogFigures(metrics)
-        self._seen: dict[GroupId, _Seen] = {}
+        self._seen: dict[PartitionId, _Seen] = {}
 
     def tell(self) -> Iterator[None]:
         """All replicas of this node; between any two the loop may be given back."""
@@ -97,27 +97,27 @@ class ReplicaFigures:
     # private
 
     def _tell_replica(self, host: PartitionHost, seen: _Seen) -> None:
-        cluster, group = self._metrics.cluster, host.group
+        cluster, raft_group = self._metrics.cluster, host.raft_group
         place = (host.topic, str(host.id.partition))
         cluster.high_watermark.put(host.end_offset, *place)
-        cluster.apply_lag.put(max(0, group.commit_index - group.applied_index), *place)
-        more = group.replicated_bytes - seen.replicated_bytes
+        cluster.apply_lag.put(max(0, raft_group.commit_index - raft_group.applied_index), *place)
+        more = raft_group.replicated_bytes - seen.replicated_bytes
         if more:
             cluster.bytes_replicated.labels(host.topic).inc(max(0, more))
-            seen.replicated_bytes = group.replicated_bytes
+            seen.replicated_bytes = raft_group.replicated_bytes
 
     def _tell_leader(self, host: PartitionHost, seen: _Seen) -> None:
-        metrics, group = self._metrics, host.group
+        metrics, raft_group = self._metrics, host.raft_group
         topic, partition = host.topic, str(host.id.partition)
         cluster, storage = metrics.cluster, metrics.storage
-        cluster.term.put(group.term, topic, partition)
+        cluster.term.put(raft_group.term, topic, partition)
         last = host.log.last_index
-        cluster.commit_lag.put(max(0, last - group.commit_index), topic, partition)
+        cluster.commit_lag.put(max(0, last - raft_group.commit_index), topic, partition)
         cluster.isr_size.put(len(self._note_in_sync(host, seen)), topic, partition)
         cluster.isr_shrinks.labels(topic, partition)
         cluster.isr_expands.labels(topic, partition)
-        for node in group.peers:
-            lag = max(0, last - group.match_of(node))
+        for node in raft_group.peers:
+            lag = max(0, last - raft_group.match_of(node))
             cluster.replication_lag.put(lag, topic, partition, node)
         end, start = host.end_offset, host.state.log_start_offset
         storage.log_end_offset.put(end, topic, partition)

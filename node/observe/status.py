@@ -14,7 +14,7 @@ import structlog
 from coordinator.brokers.health import Standing
 from coordinator.cluster.state import ClusterState, Topic
 from coordinator.groups.holdings import short
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, Offset, PartitionId
 from log.levels import Feature
 from log.store.directory import Store
 from node.api.node import Check, ClusterView, NodeView, Readiness, StatsView, TopicStats
@@ -79,7 +79,7 @@ class NodeStatus:
         self._disks = disks
         self._started_s = time.monotonic()
         self._heard_ms: dict[NodeId, int] = {}
-        self._failed: dict[GroupId, RaftGroup] = {}
+        self._failed: dict[PartitionId, RaftGroup] = {}
         """Replicas that have stopped themselves, some of which may be gone by now."""
         self._replay = ReplayWatch(replicas)
         self._was_ready = False
@@ -123,18 +123,18 @@ class NodeStatus:
         """A peer's status arrived."""
         self._heard_ms[node] = now_ms
 
-    def replica_failed(self, group: RaftGroup, error: Exception) -> None:
+    def replica_failed(self, raft_group: RaftGroup, error: Exception) -> None:
         """A replica has stopped itself; the others of its group go on."""
-        self._failed[group.id] = group
-        _log.error("replica_stopped", group=str(group.id), problem=str(error))
+        self._failed[raft_group.id] = raft_group
+        _log.error("replica_stopped", group=str(raft_group.id), problem=str(error))
 
     @property
     def fault(self) -> str | None:
         """Why this process should be restarted."""
         if self._store.failed is not None:
             return f"storage failed: {self._store.failed}"
-        groups = self._store.groups()
-        if CLUSTER_GROUP in groups and self._store.group(CLUSTER_GROUP).untrusted:
+        partition_ids = self._store.partition_ids()
+        if CLUSTER_GROUP in partition_ids and self._store.partition_log(CLUSTER_GROUP).untrusted:
             return "the cluster group's replica here is not to be believed: a restart renews it"
         stopped = self._stopped().get(CLUSTER_GROUP)
         return None if stopped is None else f"the cluster group's replica has stopped: {stopped}"
@@ -142,16 +142,16 @@ class NodeStatus:
     # views
 
     def topic_view(
-        self, topic: Topic, ends: Mapping[int, rpc.PartitionEnds], stale: Collection[int] = ()
+        self, topic: Topic, offsets: Mapping[int, rpc.PartitionOffsets], stale: Collection[int] = ()
     ) -> TopicView:
         """`stale` are the partitions whose leaders did not confirm the ends in time."""
         partitions = []
         for number, placement in enumerate(topic.partitions):
             replicas = tuple(voter.node for voter in placement.replicas)
-            group = GroupId(topic.id, number)
-            known = ends.get(number)
-            configuration = self._cluster.state.layout.configuration(group)
-            leader = known.leader if known is not None else self._topology.leader(group)
+            partition_id = PartitionId(topic.id, number)
+            known = offsets.get(number)
+            configuration = self._cluster.state.layout.configuration(partition_id)
+            leader = known.leader if known is not None else self._topology.leader(partition_id)
             partitions.append(
                 PartitionView(
                     partition=number,
@@ -175,16 +175,16 @@ class NodeStatus:
 
     def cluster_view(self) -> ClusterView:
         state = self._cluster.state
-        group = self._cluster.group
+        raft_group = self._cluster.raft_group
         nodes = tuple(self._node_view(name, state) for name in sorted(self._cluster.nodes))
         told = [hello.get(UNDER_REPLICATED, 0) for hello in self._cluster.hellos.values()]
-        leaderless = [host for host in self._replicas.all() if host.group.leader is None]
+        leaderless = [host for host in self._replicas.all() if host.raft_group.leader is None]
         return ClusterView(
             cluster_id=f"{state.cluster_id:016x}" if state.cluster_id else "",
             node=self._node,
-            controller=None if group is None else group.leader,
-            epoch=0 if group is None else group.term,
-            version=0 if group is None else group.applied_index,
+            controller=None if raft_group is None else raft_group.leader,
+            epoch=0 if raft_group is None else raft_group.term,
+            version=0 if raft_group is None else raft_group.applied_index,
             has_quorum=self._cluster.has_quorum,
             nodes=nodes,
             topics=len(state.topics),
@@ -203,12 +203,12 @@ class NodeStatus:
             name: [
                 host
                 for number in range(len(topic.partitions))
-                if (host := self._replicas.find(GroupId(topic.id, number))) is not None
+                if (host := self._replicas.find(PartitionId(topic.id, number))) is not None
             ]
             for name, topic in self._cluster.state.topics.items()
         }
 
-    def stats(self, told: Mapping[GroupId, rpc.PartitionEnds] | None = None) -> StatsView:
+    def stats(self, told: Mapping[PartitionId, rpc.PartitionOffsets] | None = None) -> StatsView:
         """`told` are ends as leaders know them: what they leave out is stale."""
         topics: dict[str, TopicStats] = {}
         for name, hosts in self.hosts_by_topic().items():
@@ -306,8 +306,8 @@ class NodeStatus:
     def _lacks_voters(self, host: PartitionHost, in_sync: int) -> bool:
         return in_sync < max(len(host.voters), self._wanted(host.id))
 
-    def _wanted(self, group: GroupId) -> int:
-        placement = self._cluster.state.placement(group)
+    def _wanted(self, partition_id: PartitionId) -> int:
+        placement = self._cluster.state.placement(partition_id)
         return 0 if placement is None else len(placement.replicas)
 
     def _node_view(self, node: NodeId, state: ClusterState) -> NodeView:
@@ -346,17 +346,21 @@ class NodeStatus:
         stopped = self._replicas.refused.keys() | self._stopped().keys()
         return len(stopped) + sum(host.log.quarantined for host in self._replicas.all())
 
-    def _stopped(self) -> dict[GroupId, str]:
+    def _stopped(self) -> dict[PartitionId, str]:
         """Replicas here that have stopped themselves, and why: until another one has taken their
         place, or none is wanted any more."""
-        self._failed = {id: group for id, group in self._failed.items() if self._is_here(group)}
-        return {id: str(group.failed) for id, group in self._failed.items()}
+        self._failed = {
+            id: raft_group for id, raft_group in self._failed.items() if self._is_here(raft_group)
+        }
+        return {id: str(raft_group.failed) for id, raft_group in self._failed.items()}
 
-    def _is_here(self, group: RaftGroup) -> bool:
-        if group.id == CLUSTER_GROUP:
-            return self._cluster.group in (None, group)
-        host = self._replicas.find(group.id)
-        return self._replicas.is_held(group.id) if host is None else host.group is group
+    def _is_here(self, raft_group: RaftGroup) -> bool:
+        if raft_group.id == CLUSTER_GROUP:
+            return self._cluster.raft_group in (None, raft_group)
+        host = self._replicas.find(raft_group.id)
+        return (
+            self._replicas.is_held(raft_group.id) if host is None else host.raft_group is raft_group
+        )
 
     def _problems(self, nodes: tuple[NodeView, ...]) -> list[str]:
         outcast = self._cluster.outcast  # nobody tells this node of the cluster any more
@@ -367,8 +371,8 @@ class NodeStatus:
         if self.fault is not None:
             found.append(self.fault)
         found += [
-            f"replica {group} on {self._node} has stopped: {why}"
-            for group, why in {**self._replicas.refused, **self._stopped()}.items()
+            f"replica {partition_id} on {self._node} has stopped: {why}"
+            for partition_id, why in {**self._replicas.refused, **self._stopped()}.items()
         ]
         found += [
             f"replica {host.id} on {self._node} has damaged entries and neither votes nor leads"
@@ -381,14 +385,14 @@ class NodeStatus:
 
     def _unspoken(self) -> list[str]:
         """What this version of the program can't read or can't take part in."""
-        groups = [host.group for host in self._replicas.all()]
-        groups += [] if self._cluster.group is None else [self._cluster.group]
+        raft_groups = [host.raft_group for host in self._replicas.all()]
+        raft_groups += [] if self._cluster.raft_group is None else [self._cluster.raft_group]
         levels = self._cluster.levels
         lacks = levels.problem or ("" if self._cluster.has_quorum else levels.refused)
         return [lacks] * bool(lacks) + [
-            f"replica {group.id} on {self._node} applies nothing more: {group.unspoken}"
-            for group in groups
-            if group.unspoken
+            f"replica {raft_group.id} on {self._node} applies nothing more: {raft_group.unspoken}"
+            for raft_group in raft_groups
+            if raft_group.unspoken
         ]
 
 
@@ -396,8 +400,8 @@ def _count(told: object) -> int | None:
     return told if isinstance(told, int) else None
 
 
-def _name(group: GroupId) -> str:
-    return "cluster group" if group == CLUSTER_GROUP else str(group)
+def _name(partition_id: PartitionId) -> str:
+    return "cluster group" if partition_id == CLUSTER_GROUP else str(partition_id)
 
 
 def _check(problem: str | None) -> Check:

@@ -92,7 +92,7 @@ class AppendQueue:
         self,
         *,
         topic: str,
-        group: RaftGroup,
+        raft_group: RaftGroup,
         appender: Callable[[], Appender],
         original_time_ms: Callable[[Offset], int],
         is_relaxed: Callable[[], bool],
@@ -100,7 +100,7 @@ class AppendQueue:
         metrics: Metrics,
         workers: Executor,
     ) -> None:
-        self._group = group
+        self._raft_group = raft_group
         self._make_appender = appender
         self._appender: Appender | None = None
         self._relaxed_below = Offset(0)
@@ -156,7 +156,7 @@ class AppendQueue:
         Raises `Busy` beyond the bound on pending bytes, `NotLeader`, and what parsing raises.
         """
         if self._appender is None:
-            raise NotLeader(self._group.leader)
+            raise NotLeader(self._raft_group.leader)
         size = len(buffer)
         if not self._own.fits(size) or not self._budget.fits(size):
             raise Busy(
@@ -225,7 +225,7 @@ class AppendQueue:
         """Give the batch its offset. False where it is answered, or will be, without an entry."""
         assert self._appender is not None
         delayed = request.batch.header.flags & HAS_DELIVER_AT
-        now_ms = self._group.log_time_ms() if delayed else 0
+        now_ms = self._raft_group.log_time_ms() if delayed else 0
         try:
             verdict = self._appender.admit(request.batch, request.request_id, now_ms)
         except GoQueueError as error:
@@ -261,7 +261,7 @@ class AppendQueue:
         a leader that hands over refuses too, and leads on where that fails."""
         appender = self._appender
         assert appender is not None
-        time_ms = self._group.log_time_ms()
+        time_ms = self._raft_group.log_time_ms()
         base = requests[0].base_offset
         count = sum(request.append.count for request in requests)
         body = encode_records([request.append for request in requests])
@@ -273,7 +273,7 @@ class AppendQueue:
             self._ended(flight, outcome, time_ms)
 
         try:
-            index = self._group.propose(
+            index = self._raft_group.propose(
                 EntryKind.RECORDS,
                 body,
                 base_offset=base,
@@ -284,7 +284,7 @@ class AppendQueue:
         except Exception as error:  # noqa: BLE001 - offsets that are in no entry must be taken back
             refusal = error
             if not isinstance(refusal, GoQueueError):
-                _log.exception("entry_refused", group=str(self._group.id))
+                _log.exception("entry_refused", group=str(self._raft_group.id))
                 refusal = ServerError(f"the entry was refused: {error}")
             appender.withdraw()
             for request in (*requests, *flight.twins):
@@ -305,7 +305,7 @@ class AppendQueue:
             elif outcome is Outcome.UNKNOWN:
                 self._fail(request, OutcomeUnknown())
             else:
-                self._fail(request, NotLeader(self._group.leader))
+                self._fail(request, NotLeader(self._raft_group.leader))
 
     def _answer(self, request: _Request, time_ms: int, *, relaxed: bool) -> None:
         self._release(request)

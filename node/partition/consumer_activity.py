@@ -19,7 +19,7 @@ class Asked:
     pace: Pace = field(default_factory=Pace)
 
 
-class Asking:
+class ConsumerActivity:
     """By group id; there are no more than groups that are known in the cluster."""
 
     def __init__(self) -> None:

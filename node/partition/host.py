@@ -17,28 +17,28 @@ from delivery.leader.appender import Appender
 from delivery.offsets.bitmaps import span
 from delivery.state.partition import PartitionState
 from goqueue.wire.errors import Busy, DiskFull, NotLeader
-from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term, Voter
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId, Term, Voter
 from log.entry import Entry, EntryKind
 from log.errors import EntryMissing
-from log.group.log import GroupLog
 from log.levels import Levels
+from log.partition.log import PartitionLog
 from node.api.archive import PartitionArchive
 from node.api.records import AppendResult, Slice, Visibility
 from node.metrics import Metrics
 from node.partition.append_queue import AppendLimits, AppendQueue, ByteBudget
 from node.partition.metrics import PartitionMetrics
 from node.partition.queue import QueueHost
-from node.partition.queue_metrics import PartitionTally
-from node.partition.reading.message_entry_index import PartitionMentions
+from node.partition.queue_metrics import PartitionCounters
+from node.partition.reading.message_entry_index import PartitionEntryIndex
 from node.partition.reading.message_reader import BatchCache, MessageReader
 from node.partition.reading.reader import Bounds, PartitionReader, begins_later
 from node.partition.reading.search_hashes import PartitionHashes
 from node.partition.reading.stored_ids import StoredIds
 from node.partition.retention.compaction import Compactor
-from node.partition.retention.reappended import KeptReader
+from node.partition.retention.reappended import CompactedReader
 from node.partition.retention.trimming import Retention
 from node.partition.timeline_lookup import stories_of
-from node.partition.unreadable_messages import Unread
+from node.partition.unreadable_messages import UnreadableMessages
 from raft.configuration import Configuration
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
@@ -80,7 +80,7 @@ class NodeParts:
     is_stuck: Callable[[Iterable[NodeId]], bool]
     """Whether the disks of these voters can confirm nothing at all."""
     disk_behind: Callable[[], bool]
-    on_leader: Callable[[GroupId, NodeId], None]
+    on_leader: Callable[[PartitionId, NodeId], None]
     """Told when a partition's leader is another one."""
     batches: BatchCache
     is_there: Callable[[Voter], bool]
@@ -101,10 +101,10 @@ class PartitionHost:
     def __init__(
         self,
         *,
-        id: GroupId,
+        id: PartitionId,
         topic: str,
         config: TopicConfig,
-        log: GroupLog,
+        log: PartitionLog,
         settings: PartitionSettings,
         parts: NodeParts,
         created: int = 0,
@@ -119,7 +119,7 @@ class PartitionHost:
         log.relaxed = config.durability == "relaxed"
         log.flush_interval_ms = config.flush_interval_ms
         self.state = PartitionState()
-        kept = KeptReader(log, lambda: self.state.queue.survivors)
+        kept = CompactedReader(log, lambda: self.state.queue.compacted_set)
         self.reader = PartitionReader(log, self._bounds, kept)
         self._settings = settings
         self._parts = parts
@@ -127,7 +127,7 @@ class PartitionHost:
             log=log,
             state=self.state,
             reader=self.reader,
-            group=lambda: self.group,
+            raft_group=lambda: self.raft_group,
             config=lambda: self.config,
             stories=partial(stories_of, self) if settings.timelines else None,
         )
@@ -137,7 +137,7 @@ class PartitionHost:
             state=self.state,
             reader=self.reader,
             retention=self.retention,
-            group=lambda: self.group,
+            raft_group=lambda: self.raft_group,
             config=lambda: self.config,
             parts=parts,
         )
@@ -146,16 +146,16 @@ class PartitionHost:
             self.reader,
             parts.batches,
             carried=lambda: self.state.queue.held,
-            carried_rows=self.retention.carried_rows,
+            carried_rows=self.retention.reappended_rows,
         )
-        self.unread = Unread()
+        self.unreadable = UnreadableMessages()
         self.hashes = PartitionHashes(log, lambda: self._applied, parts.workers)
-        self.mentions = PartitionMentions(
-            log, lambda: self._applied, lambda: self.state.queue.chronicle, parts.workers
+        self.message_entries = PartitionEntryIndex(
+            log, lambda: self._applied, lambda: self.state.queue.outcome_notes, parts.workers
         )
-        self._tally = PartitionTally(topic, self.state, parts.metrics)
+        self._counters = PartitionCounters(topic, self.state, parts.metrics)
         self.figures = PartitionMetrics(topic, parts.metrics)
-        self._group: RaftGroup | None = None
+        self._raft_group: RaftGroup | None = None
         self._applied = Index(0)
         self._found_index = log.last_index  # up to here entries are applied again, not first
         self._waiters: set[asyncio.Future[None]] = set()
@@ -166,11 +166,11 @@ class PartitionHost:
 
     # lifecycle
 
-    def attach(self, group: RaftGroup) -> None:
+    def attach(self, raft_group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
-        group.on_voters = self._vote
+        raft_group.on_voters = self._vote
         self.queue = QueueHost(
-            group=group,
+            raft_group=raft_group,
             state=self.state,
             config=lambda: queue_settings(self.config),
             is_stuck=lambda: self._parts.is_stuck(voter.node for voter in self.voters),
@@ -180,7 +180,7 @@ class PartitionHost:
         )
         self._appends = AppendQueue(
             topic=self.topic,
-            group=group,
+            raft_group=raft_group,
             appender=self._make_appender,
             original_time_ms=lambda offset: self.reader.time_at(offset) or 0,
             is_relaxed=lambda: self.log.relaxed,
@@ -190,7 +190,7 @@ class PartitionHost:
             metrics=self._parts.metrics,
             workers=self._parts.workers,
         )
-        self._group = group
+        self._raft_group = raft_group
 
     def close(self) -> None:
         """The replica is leaving this node: nothing that waits here will be served by it."""
@@ -199,24 +199,24 @@ class PartitionHost:
         self._wake(self._leader_waiters)
         self._parts.batches.forget(self.id)
         self.hashes.forget()
-        self.mentions.forget()
+        self.message_entries.forget()
 
     @property
-    def group(self) -> RaftGroup:
-        assert self._group is not None, "not attached"
-        return self._group
+    def raft_group(self) -> RaftGroup:
+        assert self._raft_group is not None, "not attached"
+        return self._raft_group
 
     def log_time_ms(self) -> int:
         """The partition's time now: its leader's, and about that elsewhere."""
-        return self.group.log_time_ms()
+        return self.raft_group.log_time_ms()
 
     @property
     def is_leader(self) -> bool:
-        return self._group is not None and self._group.is_ready_leader
+        return self._raft_group is not None and self._raft_group.is_ready_leader
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        return self.group.voters
+        return self.raft_group.voters
 
     @property
     def applied_index(self) -> Index:
@@ -226,30 +226,30 @@ class PartitionHost:
     def is_replaying(self) -> bool:
         """Whether entries that were found at the start are not applied yet: should it lead, its
         partition would wait for that."""
-        group = self.group
-        if group.failed is not None or self.log.quarantined:
+        raft_group = self.raft_group
+        if raft_group.failed is not None or self.log.quarantined:
             return False
-        return group.applied_index < min(self._found_index, self.log.last_index)
+        return raft_group.applied_index < min(self._found_index, self.log.last_index)
 
     @property
     def has_leader_soon(self) -> bool:
         """Whether somebody leads the partition, or an election's time has not passed yet."""
         since_s = self._leaderless_s
-        if self.group.leader is not None or since_s is None:
+        if self.raft_group.leader is not None or since_s is None:
             return True
         return time.monotonic() - since_s < ELECTION_S
 
     def matches(self) -> dict[NodeId, Index]:
         """What each replica is known to hold durably, as far as this node knows."""
-        return self.group.matches()
+        return self.raft_group.matches()
 
     def in_sync(self) -> list[str]:
         """Voters with a live link to here and the data directory that they vote with; as their
         leader sees it, those that lag behind what is committed are left out."""
-        peers = self.group.peers
+        peers = self.raft_group.peers
         there = {name for name, peer in peers.items() if peer.connected} | {self._parts.node}
         if self.is_leader:
-            floor = self.group.commit_index - IN_SYNC_LAG_ENTRIES
+            floor = self.raft_group.commit_index - IN_SYNC_LAG_ENTRIES
             there -= {name for name, match in self.matches().items() if match < floor}
         is_there = self._parts.is_there
         return sorted(v.node for v in self.voters if v.node in there and is_there(v))
@@ -261,9 +261,9 @@ class PartitionHost:
             self.log.flush_interval_ms = config.flush_interval_ms
             if self.log.relaxed != (config.durability == "relaxed"):
                 self.log.relaxed = not self.log.relaxed
-                if self._group is not None:
+                if self._raft_group is not None:
                     self._appends.durability_altered()
-            if self._group is not None:
+            if self._raft_group is not None:
                 self.queue.configure()
 
     # Raft's StateMachine
@@ -276,7 +276,7 @@ class PartitionHost:
             self._wake(self._waiters)
         elif entry.kind in (EntryKind.TRIM, EntryKind.COMPACT):
             self.log.trim_to(self.state.log_start_index)
-        if self._group is not None:
+        if self._raft_group is not None:
             self.queue.applied(is_records=entry.kind == EntryKind.RECORDS)
             if due_ms is not None and due_ms <= entry.time_ms:
                 late_ms = self.log_time_ms() - due_ms
@@ -295,7 +295,7 @@ class PartitionHost:
     def on_leader(self, term: Term) -> None:
         self._appends.open()
         self.queue.open()
-        self._tally.begin()
+        self._counters.begin()
         self._count_election()
         self._wake(self._leader_waiters)
         self._parts.on_leader(self.id, self._parts.node)
@@ -317,10 +317,10 @@ class PartitionHost:
     ) -> asyncio.Future[AppendResult]:
         """Append as leader. Raises `NotLeader`, `NoQuorum`, `DiskFull`, `Busy`, and what a bad
         batch raises; nothing has happened then."""
-        group = self.group
-        if not group.is_ready_leader:
-            raise NotLeader(group.leader)
-        if not group.has_quorum:
+        raft_group = self.raft_group
+        if not raft_group.is_ready_leader:
+            raise NotLeader(raft_group.leader)
+        if not raft_group.has_quorum:
             raise NotLeader(None)
         if self._parts.lacks_room(voter.node for voter in self.voters):
             raise DiskFull(retry_after_s=10)
@@ -331,7 +331,7 @@ class PartitionHost:
     @property
     def duplicates(self) -> int:
         """Messages that this node, as leader, answered with the offset of their original."""
-        return 0 if self._group is None else self._appends.duplicates
+        return 0 if self._raft_group is None else self._appends.duplicates
 
     # reading
 
@@ -365,7 +365,7 @@ class PartitionHost:
     def visibility(self, first: Offset, end: Offset) -> Visibility:
         """What hides messages from `first` up to `end`, as far as this replica has applied."""
         queue = self.state.queue
-        time_ms = self.group.log_time_ms() if self.is_leader else self.state.time_ms
+        time_ms = self.raft_group.log_time_ms() if self.is_leader else self.state.time_ms
         withdrawn = list(queue.withdrawn & span(first, end)) if queue.withdrawn else []
         return Visibility(time_ms, queue.config.ttl_ms, withdrawn)
 
@@ -385,7 +385,7 @@ class PartitionHost:
     def count_queue(self) -> None:
         """As leader: add to the counters what the queue has done."""
         if self.is_leader:
-            self._tally.count()
+            self._counters.count()
 
     def archived(self) -> PartitionArchive | None:
         """How far the partition is archived; None where there is nothing to tell."""
@@ -400,7 +400,7 @@ class PartitionHost:
     def take_snapshot(self, *, again: bool = False) -> SnapshotWork | None:
         """The applied state, to be written on any thread; None while there is nothing durable, or
         nothing new, unless it is to be stored `again`."""
-        work = self.group.take_snapshot(again=again)
+        work = self.raft_group.take_snapshot(again=again)
         if work is not None:
             self._snapshot_index = self._applied
         return work
@@ -418,7 +418,7 @@ class PartitionHost:
 
     def _vote(self, committed: Configuration) -> None:
         names = [voter.node for voter in committed.voters]
-        self.state.queue.chronicle.vote(committed.index, names)
+        self.state.queue.outcome_notes.vote(committed.index, names)
 
     def _make_appender(self) -> Appender:
         return Appender(
@@ -435,16 +435,16 @@ class PartitionHost:
     def _count_election(self) -> None:
         """This node serves from now on; for how long nobody did is not known of those before it."""
         cluster, now_s = self._parts.metrics.cluster, time.monotonic()
-        kind = HANDOVER if self.group.was_asked_to_lead else ELECTED
+        kind = HANDOVER if self.raft_group.was_asked_to_lead else ELECTED
         cluster.leader_elections.labels(self.topic, kind).inc()
         since_s, self._leaderless_s = self._leaderless_s, None
         latency = cluster.leader_election_latency.labels(self.topic)
         latency.observe(0.0 if since_s is None else now_s - since_s)
 
     def _step_down(self, leader: NodeId | None) -> None:
-        if self._group is not None:
+        if self._raft_group is not None:
             if self.queue.is_open:
-                self._tally.count()
+                self._counters.count()
             self._appends.close(leader)
             self.queue.close(leader)
 

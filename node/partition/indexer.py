@@ -83,7 +83,7 @@ def indexers(
     """One for each index of a node's replicas, with its name."""
     of: dict[str, Callable[[PartitionHost], SegmentFollower[Any, Any]]] = {
         "hash_indexer": lambda host: host.hashes,
-        "timeline_indexer": lambda host: host.mentions,
+        "timeline_indexer": lambda host: host.message_entries,
     }
     return [
         (name, Indexer(name, replicas, index_of, enabled=enabled)) for name, index_of in of.items()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from goqueue.wire.types import Offset
 from log.entry import Entry
 from log.errors import Damaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 
 if TYPE_CHECKING:  # it has stories told, for which this is asked
     from node.partition.host import PartitionHost
 
 
-async def offset_at_hand(log: GroupLog, offset: Offset) -> None:
+async def offset_at_hand(log: PartitionLog, offset: Offset) -> None:
     """A search for the offset, on the loop, reads no index from the disk after this: a thread has,
     where that was needed. An index of a segment takes some milliseconds."""
     searches, first, last = log.disk_segments.searches, log.first_index, log.spilled_index
@@ -23,7 +23,7 @@ async def offset_at_hand(log: GroupLog, offset: Offset) -> None:
         await asyncio.to_thread(searches.fetch_for_offset, offset, first, last)
 
 
-async def time_at_hand(log: GroupLog, time_ms: int) -> None:
+async def time_at_hand(log: PartitionLog, time_ms: int) -> None:
     """Likewise for a search for the time."""
     searches, first, last = log.disk_segments.searches, log.first_index, log.spilled_index
     if not searches.is_time_at_hand(time_ms):

@@ -37,7 +37,7 @@ from goqueue.wire.errors import (
 from goqueue.wire.types import Index
 from log.entry import EntryKind
 from log.levels import Levels
-from node.partition.consumer_activity import Asking
+from node.partition.consumer_activity import ConsumerActivity
 from node.rpc.queue import GroupRef
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -63,7 +63,7 @@ class QueueHost:
     def __init__(
         self,
         *,
-        group: RaftGroup,
+        raft_group: RaftGroup,
         state: PartitionState,
         config: Callable[[], QueueConfig],
         is_stuck: Callable[[], bool] = lambda: False,
@@ -76,7 +76,7 @@ class QueueHost:
         self._levels = levels or Levels()
         self._make_dispatcher = dispatcher
         self._requires_archive = requires_archive
-        self._group = group
+        self._raft_group = raft_group
         self._state = state
         self._config = config
         self._is_stuck = is_stuck
@@ -90,13 +90,13 @@ class QueueHost:
         self._armed_for: tuple[int | None, int | None] = (None, None)
         self._receiving: dict[Ticket, int] = {}
         """The groups of receives that are not answered."""
-        self.asking = Asking()
+        self.consumer_activity = ConsumerActivity()
 
     # leadership
 
     def open(self) -> None:
         """This node leads, and all that was before is applied."""
-        self.asking.begin_anew()
+        self.consumer_activity.begin_anew()
         self._dispatcher = self._make_dispatcher(self._state)
         self._dispatcher.watched = bool(self._waiters)
         self.configure()
@@ -198,7 +198,7 @@ class QueueHost:
 
     def drop_group(self, group: int) -> None:
         """The group was deleted in the cluster."""
-        self.asking.forget(group)
+        self.consumer_activity.forget(group)
         if self._dispatcher is not None:
             self._dispatcher.drop_group(group)
             self._schedule()
@@ -224,7 +224,7 @@ class QueueHost:
         """Whether a receive would have something to do: a message to lease, or to open the
         group."""
         known = self._state.queue.groups.get(group)
-        return known is None or bool(known.select(1, self._group.log_time_ms(), lowest_lane))
+        return known is None or bool(known.select(1, self._raft_group.log_time_ms(), lowest_lane))
 
     def is_watched(self, group: int) -> bool:
         """Whether a receive of the group waits here for messages."""
@@ -234,7 +234,7 @@ class QueueHost:
     def is_due(self) -> bool:
         """Whether a delay or a backoff has been over for a while that no entry has noted yet."""
         due_ms = self._state.queue.next_due_ms()
-        return due_ms is not None and due_ms + DUE_GRACE_MS <= self._group.log_time_ms()
+        return due_ms is not None and due_ms + DUE_GRACE_MS <= self._raft_group.log_time_ms()
 
     def watch(self, group: int, waiter: Waiter, lowest_lane: int = LANES_COUNT - 1) -> None:
         """Tell the waiter when something is ready for the group, of no lane below this one, or
@@ -263,9 +263,9 @@ class QueueHost:
     def _leading(self) -> Dispatcher[Ticket]:
         """Raises `NotLeader` also where no majority is in reach, `DiskFull` where none can write:
         nothing would be answered."""
-        if self._dispatcher is None or not self._group.is_ready_leader:
-            raise NotLeader(self._group.leader)
-        if not self._group.has_quorum:
+        if self._dispatcher is None or not self._raft_group.is_ready_leader:
+            raise NotLeader(self._raft_group.leader)
+        if not self._raft_group.has_quorum:
             raise NotLeader(None)
         if self._is_stuck():
             raise DiskFull(retry_after_s=10)
@@ -297,7 +297,7 @@ class QueueHost:
         dispatcher = self._dispatcher
         if dispatcher is None:
             return
-        now_ms = self._group.log_time_ms()
+        now_ms = self._raft_group.log_time_ms()
         proposal = dispatcher.collect(now_ms)
         refused = False
         if proposal is not None:
@@ -325,11 +325,11 @@ class QueueHost:
             if self._is_stuck():
                 raise DiskFull(retry_after_s=10)
             self._levels.require(feature_of(proposal.ops))
-            self._group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
+            self._raft_group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
         except Exception as error:  # noqa: BLE001 - tickets of what is in no entry must be told
             refusal = error
             if not isinstance(refusal, GoQueueError):
-                _log.exception("queue_entry_refused", group=str(self._group.id))
+                _log.exception("queue_entry_refused", group=str(self._raft_group.id))
                 refusal = ServerError(f"the entry was refused: {error}", outcome="none")
             for ticket in dispatcher.failed(proposal):
                 _fail(ticket, refusal)
@@ -351,18 +351,18 @@ class QueueHost:
         else:
             unknown = outcome is Outcome.UNKNOWN
             for ticket in dispatcher.failed(proposal):
-                _fail(ticket, OutcomeUnknown() if unknown else NotLeader(self._group.leader))
+                _fail(ticket, OutcomeUnknown() if unknown else NotLeader(self._raft_group.leader))
         if dispatcher is self._dispatcher:
             self._schedule()
         else:  # a receive that got nothing does not wait for a leadership that is over
             for ticket in dispatcher.tickets():
-                _fail(ticket, NotLeader(self._group.leader))
+                _fail(ticket, NotLeader(self._raft_group.leader))
 
     def _note_deliveries(self, proposal: Proposal[Ticket], results: list[Result]) -> None:
         now_ms = self._state.queue.time_ms
         for sent, granted in zip(proposal.sent, results, strict=True):
             if isinstance(sent.op, Delivered) and isinstance(granted, Granted) and granted.grants:
-                self.asking.delivered(sent.op.group, len(granted.grants), now_ms)
+                self.consumer_activity.delivered(sent.op.group, len(granted.grants), now_ms)
 
     def _answer(self, ticket: Ticket, answer: Result | GoQueueError) -> None:
         group = self._receiving.pop(ticket, None)

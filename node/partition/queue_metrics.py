@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from delivery.config import LANES_COUNT
-from delivery.group.counters import Tally
+from delivery.group.counters import Counters
 from delivery.state.partition import PartitionState
 from delivery.state.queue import QueueState
 from goqueue.wire.batch import LANES
@@ -32,7 +32,7 @@ _COUNTED = (
     "fallen",
 )
 """Figures of a tally, in the order of `_counters`."""
-_figures: Callable[[Tally], tuple[int, ...]] = attrgetter(*_COUNTED)
+_figures: Callable[[Counters], tuple[int, ...]] = attrgetter(*_COUNTED)
 _NOTHING = (0,) * len(_COUNTED)
 _NO_LANES = (0,) * LANES_COUNT
 
@@ -54,13 +54,13 @@ class _Counted:
 
     __slots__ = ("figures", "wait_ms", "waits")
 
-    def __init__(self, tally: Tally | None = None) -> None:
-        self.figures: tuple[int, ...] = _NOTHING if tally is None else _figures(tally)
-        self.waits: Sequence[int] = _NO_LANES if tally is None else list(tally.waits)
-        self.wait_ms: Sequence[int] = _NO_LANES if tally is None else list(tally.wait_ms_sum)
+    def __init__(self, counters: Counters | None = None) -> None:
+        self.figures: tuple[int, ...] = _NOTHING if counters is None else _figures(counters)
+        self.waits: Sequence[int] = _NO_LANES if counters is None else list(counters.waits)
+        self.wait_ms: Sequence[int] = _NO_LANES if counters is None else list(counters.wait_ms_sum)
 
 
-class PartitionTally:
+class PartitionCounters:
     """What one leadership has added to the counters of its topic."""
 
     def __init__(self, topic: str, state: PartitionState, metrics: Metrics) -> None:
@@ -76,7 +76,7 @@ class PartitionTally:
     def begin(self) -> None:
         """What was done so far was counted by other leaders."""
         queue = self._state.queue
-        self._counted = {id: _Counted(group.tally) for id, group in queue.groups.items()}
+        self._counted = {id: _Counted(group.counters) for id, group in queue.groups.items()}
         for group in queue.groups.values():
             self._show(group.name)
         self._stored, self._delays = tuple(queue.stored_by_lane), (queue.scheduled, queue.released)
@@ -94,8 +94,8 @@ class PartitionTally:
             if id not in self._counted:
                 self._show(group.name)
             before = self._counted.get(id) or _Counted()
-            if _figures(group.tally) != before.figures:
-                after = self._counted[id] = _Counted(group.tally)
+            if _figures(group.counters) != before.figures:
+                after = self._counted[id] = _Counted(group.counters)
                 self._add(group.name, before, after)
         for id in self._counted.keys() - groups.keys():
             del self._counted[id]
@@ -149,7 +149,7 @@ def tell_queue(metrics: Metrics, led: LedQueue) -> Iterator[None]:
         figures.dead_letters.add(len(group.dead), topic, group.name)
         figures.halted_partitions.add(bool(group.halted), topic, group.name)
         counts = group.ready.counts() if group.ready_count() else _NO_LANES
-        heads, longest = group.lane_heads(now_ms), group.tally.wait_ms_max
+        heads, longest = group.lane_heads(now_ms), group.counters.wait_ms_max
         for lane, ready, head_ms, wait_ms in zip(LANES, counts, heads, longest, strict=True):
             figures.ready_messages.add(ready, topic, lane)
             figures.lane_head_wait.most(head_ms / 1000, topic, lane)

@@ -18,11 +18,11 @@ from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry
 from log.errors import LogError
 from node.partition.offset_lookup import entry_holding, time_at_hand
-from node.runtime.gil_yield import Turns
+from node.runtime.gil_yield import GilYield
 
 if TYPE_CHECKING:  # it has its stories told here
     from node.partition.host import PartitionHost
-    from node.partition.reading.message_entry_index import Mentioned
+    from node.partition.reading.message_entry_index import IndexedEntries
 
 INDEX_S = 5.0
 """How long a look-up waits for the index to be made."""
@@ -55,8 +55,8 @@ async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
     deadline_s = asyncio.get_running_loop().time() + INDEX_S
     while True:
         start, applied = host.log.first_index, host.applied_index
-        chronicle = host.state.queue.chronicle
-        known_from = chronicle.start_index
+        outcome_notes = host.state.queue.outcome_notes
+        known_from = outcome_notes.start_index
         try:
             projection = await begin(host, offset)
             await tell(host, projection, applied, deadline_s)
@@ -65,7 +65,7 @@ async def look_up(host: PartitionHost, offset: Offset) -> Timeline:
                 raise
             continue  # what was read has gone meanwhile: the message too, or it is carried
         found = projection.timeline(_holders(host, projection))
-        if found.exact or chronicle.start_index == known_from:
+        if found.exact or outcome_notes.start_index == known_from:
             return found  # else the log's start went past what was told, as above
 
 
@@ -75,7 +75,7 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
     held = queue.held_in(offset)
     if held is not None:
         (entry,) = await _read(host, [held])
-        return Projection(offset, queue.chronicle, entry)
+        return Projection(offset, queue.outcome_notes, entry)
     found = None
     if offset >= queue.log_start_offset:  # files may still have what has gone
         found = await entry_holding(host, offset)
@@ -85,7 +85,7 @@ async def begin(host: PartitionHost, offset: Offset) -> Projection:
             topic=host.topic,
             partition=host.id.partition,
         )
-    return Projection(offset, queue.chronicle, found)
+    return Projection(offset, queue.outcome_notes, found)
 
 
 def _absence(host: PartitionHost, offset: Offset) -> str:
@@ -103,7 +103,7 @@ async def tell(
     loop's time). Raises IndexBehind, LogError, OSError."""
     await _tell_frames(host, projection, applied)
     since = Index(projection.since)
-    found = await host.mentions.find(Offset(projection.offset), since, deadline_s)
+    found = await host.message_entries.find(Offset(projection.offset), since, deadline_s)
     told = _Telling(host, projection, applied, found)
     while (index := told.next_index()) is not None:
         await told.due_before(index)
@@ -125,7 +125,7 @@ async def stories_of(host: PartitionHost, offsets: Sequence[Offset]) -> bytes:
     for offset in offsets:
         try:
             projection = await begin(host, offset)
-            is_carried, groups = projection.is_carried, queue.chronicle.groups
+            is_carried, groups = projection.is_carried, queue.outcome_notes.groups
             if offset in queue.hidden and not (is_carried or groups):
                 await _tell_frames(host, projection, applied)
             else:
@@ -141,7 +141,7 @@ class _Telling:
     """Entries on their way into a projection, with those that time needs between them."""
 
     def __init__(
-        self, host: PartitionHost, projection: Projection, applied: Index, found: Mentioned
+        self, host: PartitionHost, projection: Projection, applied: Index, found: IndexedEntries
     ) -> None:
         self._host = host
         self._projection = projection
@@ -168,7 +168,7 @@ class _Telling:
     def judge_cold(self) -> None:
         """Entries from the disk, until time brings something about. By a thread."""
         log = self._host.log
-        self._judge(log.cold_entries, 1 << 62, log.is_cold, Turns().end)
+        self._judge(log.cold_entries, 1 << 62, log.is_cold, GilYield().end)
 
     def judge_hot(self) -> None:
         """Entries from memory, for a moment."""
@@ -260,7 +260,7 @@ async def _tell_frames(host: PartitionHost, projection: Projection, applied: Ind
 
 def _holders(host: PartitionHost, projection: Projection) -> list[str]:
     """Of the voters of that time, who has the message, as far as this node knows."""
-    voters = host.state.queue.chronicle.voters_at(projection.index)
+    voters = host.state.queue.outcome_notes.voters_at(projection.index)
     voters = voters or [voter.node for voter in host.voters]
     if not host.is_leader:
         return voters

@@ -10,7 +10,7 @@ UNREAD_MAX = 1000
 """Messages of one partition that are remembered as set aside, the newest."""
 
 
-class Unread:
+class UnreadableMessages:
     """Of one partition, as its leader has met them; a new one knows of none. Loop thread only."""
 
     def __init__(self) -> None:

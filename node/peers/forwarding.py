@@ -24,7 +24,7 @@ from goqueue.wire.errors import (
     Unavailable,
     UnknownTopic,
 )
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.metrics import Metrics
 from node.peers.repetition import FORGOTTEN, may_repeat_method
 from raft.link import LinkDown, RemoteError
@@ -46,21 +46,21 @@ HINTS_MAX = 3
 class Leadership(Protocol):
     """What a node knows of one Raft group's leader and members."""
 
-    def leader(self, group: GroupId) -> NodeId | None:
+    def leader(self, partition_id: PartitionId) -> NodeId | None:
         """The leader as this node last heard; may be wrong."""
         ...
 
-    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
+    def learn(self, partition_id: PartitionId, leader: NodeId | None, asked: NodeId) -> None:
         """Who was asked does not lead, and said who does, if it knows."""
         ...
 
-    def replicas(self, group: GroupId) -> tuple[NodeId, ...]: ...
+    def replicas(self, partition_id: PartitionId) -> tuple[NodeId, ...]: ...
 
-    def reachable(self, group: GroupId) -> int:
+    def reachable(self, partition_id: PartitionId) -> int:
         """How many of the replicas can be reached from here, this node included."""
         ...
 
-    async def changed(self, group: GroupId, timeout_s: float) -> None:
+    async def changed(self, partition_id: PartitionId, timeout_s: float) -> None:
         """Return when the leader may have changed, or after the time."""
         ...
 
@@ -89,11 +89,11 @@ class Forwarder:
         self._mesh = mesh
         self._rng = rng
         self._metrics = metrics
-        self._waiting: dict[GroupId, dict[asyncio.Timeout, NodeId]] = {}
+        self._waiting: dict[PartitionId, dict[asyncio.Timeout, NodeId]] = {}
 
     async def call(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         *,
         local: Callable[[float], Awaitable[T]],
         method: str,
@@ -125,14 +125,16 @@ class Forwarder:
         pause = ATTEMPT_PAUSE_S
         while True:
             left = end - loop.time()
-            target = hint or self._leadership.leader(group)
+            target = hint or self._leadership.leader(partition_id)
             hint = None
             reason: GoQueueError = NotLeader(None)
             if target is not None and left > 0:
                 try:
                     if target == self._node:
                         return await local(left)
-                    return await self._remote(group, target, method, payload(left), decode, left)
+                    return await self._remote(
+                        partition_id, target, method, payload(left), decode, left
+                    )
                 except GoQueueError as error:
                     if not _is_passing(error):
                         error.outcome = "unknown" if in_doubt else error.outcome
@@ -146,27 +148,27 @@ class Forwarder:
                     hint = _hint(error, target) if hops < HINTS_MAX else None
                     hops += 1
                     if hint is not None or _knows_none(error, target, self._node):
-                        self._leadership.learn(group, hint, target)
+                        self._leadership.learn(partition_id, hint, target)
             self._metrics.http.retried.inc()
             left = end - loop.time()
-            self._give_up(group, reason, in_doubt, left, loop.time() - started - patience)
+            self._give_up(partition_id, reason, in_doubt, left, loop.time() - started - patience)
             if hint is None:
                 hops = 0
                 wait = min(pause * self._rng.uniform(0.5, 1.5), left)
-                await self._leadership.changed(group, wait)
+                await self._leadership.changed(partition_id, wait)
                 pause = min(pause * 2, ATTEMPT_PAUSE_MAX_S)
 
-    def leader_changed(self, group: GroupId, leader: NodeId) -> None:
+    def leader_changed(self, partition_id: PartitionId, leader: NodeId) -> None:
         """What waits for another node's answer is asked again, of the new leader: the old one may
         be paused, or cut off, and its link not yet known to be dead."""
         now = asyncio.get_running_loop().time()
-        for scope, target in self._waiting.get(group, {}).items():
+        for scope, target in self._waiting.get(partition_id, {}).items():
             if target != leader and not scope.expired():
                 scope.reschedule(now)
 
     async def _remote(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         target: NodeId,
         method: str,
         payload: bytes,
@@ -176,7 +178,7 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._metrics.http.forwarded.labels(method).inc()
-        waiting = self._waiting.setdefault(group, {})
+        waiting = self._waiting.setdefault(partition_id, {})
         scope = asyncio.timeout(None)
         try:
             async with scope:
@@ -193,21 +195,26 @@ class Forwarder:
         finally:
             waiting.pop(scope, None)
             if not waiting:
-                self._waiting.pop(group, None)
+                self._waiting.pop(partition_id, None)
         self._metrics.http.forward_latency.observe(loop.time() - began)
         return decode(answer)
 
     def _give_up(
-        self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, over_s: float
+        self,
+        partition_id: PartitionId,
+        reason: GoQueueError,
+        in_doubt: bool,
+        left_s: float,
+        over_s: float,
     ) -> None:
         """Raise when waiting is pointless: the topic is gone, no majority for longer than is
         patient, or no time."""
-        replicas = self._leadership.replicas(group)
-        reachable = self._leadership.reachable(group)
+        replicas = self._leadership.replicas(partition_id)
+        reachable = self._leadership.reachable(partition_id)
         without_quorum = reachable * 2 <= len(replicas)
         outcome: Outcome = "unknown" if in_doubt else "none"
-        if not replicas and group != CLUSTER_GROUP:
-            gone = UnknownTopic(str(group.topic))
+        if not replicas and partition_id != CLUSTER_GROUP:
+            gone = UnknownTopic(str(partition_id.topic))
             gone.outcome = outcome
             raise gone from reason
         if without_quorum and (over_s >= 0 or left_s <= 0):

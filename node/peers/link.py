@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from raft.link import Address, FailedHandshakes, LinkDown, Traffic
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
@@ -18,7 +18,9 @@ class PeerLink(Protocol):
 
     async def stop(self) -> None: ...
 
-    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool: ...
+    def send(
+        self, node: NodeId, partition_id: PartitionId, parts: Sequence[bytes | memoryview]
+    ) -> bool: ...
 
     def backlog_bytes(self, node: NodeId) -> int: ...
 
@@ -50,7 +52,9 @@ class NoPeers:
     async def stop(self) -> None:
         return None
 
-    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
+    def send(
+        self, node: NodeId, partition_id: PartitionId, parts: Sequence[bytes | memoryview]
+    ) -> bool:
         return False
 
     def backlog_bytes(self, node: NodeId) -> int:

@@ -22,7 +22,7 @@ ROUND_MAX = 64
 _log = structlog.get_logger("disks")
 
 
-class Yielding:
+class LeadershipShedder:
     """A service. `led` names the groups led here that others may lead."""
 
     def __init__(self, me: NodeId, disks: Disks, led: Callable[[], list[RaftGroup]]) -> None:
@@ -47,10 +47,10 @@ class Yielding:
             self._told = False
             return 0
         begun = 0
-        for group in self._led():
-            target = self._target(group)
+        for raft_group in self._led():
+            target = self._target(raft_group)
             if target is not None:
-                group.transfer_leadership(target)
+                raft_group.transfer_leadership(target)
                 begun += 1
             if begun == ROUND_MAX:
                 break
@@ -64,16 +64,16 @@ class Yielding:
     async def _look(self) -> None:
         self.round()
 
-    def _target(self, group: RaftGroup) -> NodeId | None:
+    def _target(self, raft_group: RaftGroup) -> NodeId | None:
         """The voter with a good disk that is furthest ahead; none of those that lag behind what is
         committed, which would have to catch up first."""
-        matches = group.matches()
+        matches = raft_group.matches()
         able = [
             node
-            for node, peer in group.peers.items()
+            for node, peer in raft_group.peers.items()
             if peer.voter and peer.connected and self._disks.should_lead(node)
         ]
         target = max(able, key=lambda node: matches.get(node, 0), default=None)
-        if target is None or matches.get(target, 0) < group.commit_index:
+        if target is None or matches.get(target, 0) < raft_group.commit_index:
             return None
         return target

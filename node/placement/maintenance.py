@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from goqueue.tasks import TaskSet
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig
 from node.metrics import Metrics
@@ -36,7 +36,7 @@ PARTITION, CLUSTER = "partition", "cluster"
 _log = structlog.get_logger("upkeep")
 
 
-class Upkeep:
+class Maintenance:
     """A service of periodic work; each kind runs by itself, and a failed round is logged."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Upkeep:
         self._metrics = metrics
         self._should_lead = should_lead
         self._quiet_until_s = 0.0
-        self._unstored: set[GroupId] = set()
+        self._unstored: set[PartitionId] = set()
         """Whose newest snapshot the disk has refused: it is taken again, changed or not."""
         self._compacted: set[str] = set()
         """Topics of which partitions to compact were led here at the last look."""
@@ -86,22 +86,22 @@ class Upkeep:
             await rounds.stop()
         await self._snapshots.stop()
 
-    def snapshot_due(self, group: RaftGroup) -> None:
+    def snapshot_due(self, raft_group: RaftGroup) -> None:
         """Raft has applied enough of a group that its state is worth storing."""
-        host = self._replicas.find(group.id)
-        work = group.take_snapshot() if host is None else host.take_snapshot()
+        host = self._replicas.find(raft_group.id)
+        work = raft_group.take_snapshot() if host is None else host.take_snapshot()
         if work is not None:
-            self._snapshots.begin(self._store(group.id, work))
+            self._snapshots.begin(self._store(raft_group.id, work))
 
     def led(self) -> list[RaftGroup]:
         """The groups led here, that of the cluster too."""
-        groups = [host.group for host in self._replicas.led()]
-        cluster = self._cluster.group
+        raft_groups = [host.raft_group for host in self._replicas.led()]
+        cluster = self._cluster.raft_group
         if cluster is not None and cluster.is_ready_leader:
-            groups.append(cluster)
-        return groups
+            raft_groups.append(cluster)
+        return raft_groups
 
-    async def snapshot(self, id: GroupId) -> None:
+    async def snapshot(self, id: PartitionId) -> None:
         """Store the present state of a replica here, where it is another than was stored last."""
         host = self._replicas.find(id)
         again = id in self._unstored
@@ -114,7 +114,7 @@ class Upkeep:
         """What is due of the partitions led here, one after the other: memory is bounded."""
         ratios: dict[str, float] = {}
         for host in self._replicas.led():
-            if host.config.is_compacted or host.state.queue.kept:
+            if host.config.is_compacted or host.state.queue.compacted:
                 ratio = host.compactor.standing().ratio  # before: a run leaves nothing to see
                 ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
                 await host.compactor.run()
@@ -126,23 +126,25 @@ class Upkeep:
 
     async def hand_over_all(self, timeout_s: float) -> None:
         """Give every leadership to another replica, before this node stops."""
-        groups = [group for group in self.led() if len(group.voters) > 1]
-        if not groups:
+        raft_groups = [raft_group for raft_group in self.led() if len(raft_group.voters) > 1]
+        if not raft_groups:
             return
-        done = asyncio.gather(*(transferred(group, self._heir(group)) for group in groups))
+        done = asyncio.gather(
+            *(transferred(raft_group, self._heir(raft_group)) for raft_group in raft_groups)
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 await done
         except TimeoutError:
-            left = sum(group.is_leader for group in groups)
+            left = sum(raft_group.is_leader for raft_group in raft_groups)
             _log.warning("leaderships_not_handed_over", left=left)
 
-    def _heir(self, group: RaftGroup) -> NodeId | None:
+    def _heir(self, raft_group: RaftGroup) -> NodeId | None:
         """The voter furthest ahead of those that would serve at once; None leaves it to Raft."""
-        matches = group.matches()
+        matches = raft_group.matches()
         able = [
             node
-            for node, peer in group.peers.items()
+            for node, peer in raft_group.peers.items()
             if peer.voter and peer.connected and self._should_lead(node)
         ]
         return max(able, key=lambda node: matches.get(node, 0), default=None)
@@ -174,17 +176,17 @@ class Upkeep:
         self._unstored = {id for id in self._unstored if id == CLUSTER_GROUP or self._has(id)}
 
     async def _snapshot_cluster(self) -> None:
-        group = self._cluster.group
+        raft_group = self._cluster.raft_group
         again = CLUSTER_GROUP in self._unstored
-        work = group.take_snapshot(again=again) if group is not None else None
+        work = raft_group.take_snapshot(again=again) if raft_group is not None else None
         if work is not None:
             await self._store(CLUSTER_GROUP, work)
         self._cluster.trim()
 
-    def _has(self, id: GroupId) -> bool:
+    def _has(self, id: PartitionId) -> bool:
         return self._replicas.find(id) is not None
 
-    async def _store(self, id: GroupId, work: SnapshotWork) -> None:
+    async def _store(self, id: PartitionId, work: SnapshotWork) -> None:
         loop, storage = asyncio.get_running_loop(), self._metrics.storage
         kind = CLUSTER if id == CLUSTER_GROUP else PARTITION
         began_s = loop.time()
@@ -211,8 +213,8 @@ class Upkeep:
             if not self._should_lead(preferred):
                 continue
             matches = host.matches()
-            if matches.get(preferred, 0) >= host.group.commit_index:
-                if await transferred(host.group, preferred):
+            if matches.get(preferred, 0) >= host.raft_group.commit_index:
+                if await transferred(host.raft_group, preferred):
                     _log.info("leadership_moved", group=str(host.id), to=preferred)
                 moved += 1
             if moved == MOVES_A_ROUND:

@@ -23,7 +23,7 @@ from coordinator.placement.mover import Ask, Limits, Mover, Planning, made
 from coordinator.placement.steps import Seen, Step
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.metrics import Metrics
 from node.partition.host import PartitionHost
 from node.peers.forwarding import Forwarder
@@ -65,7 +65,7 @@ class MovesCluster(Protocol):
 class Partitions(Protocol):
     """What is asked of partitions; `node.placement.steps.MovingPartitions` is one."""
 
-    async def ask(self, group: GroupId) -> Seen: ...
+    async def ask(self, partition_id: PartitionId) -> Seen: ...
 
     async def step(self, step: Step) -> Seen: ...
 
@@ -110,9 +110,9 @@ class ReplicaMoves:
         self._limits = limits or Limits()
         self._mover: Mover | None = None
         self._leadership = 0
-        self._rates: dict[GroupId, _Rate] = {}
+        self._rates: dict[PartitionId, _Rate] = {}
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
-        self._under_way = TaskSet("moves")
+        self._task_set = TaskSet("moves")
         self._looks = Periodic(
             "replica_moves", self._round, LOOK_S, _log, "replicas_not_moved", first_s=0.0
         )
@@ -128,7 +128,7 @@ class ReplicaMoves:
     async def stop(self) -> None:
         await self._looks.stop()
         await self._tells.stop()
-        await self._under_way.stop()
+        await self._task_set.stop()
 
     def changed(self) -> None:
         """The cluster's state is another one: there may be something to do."""
@@ -140,29 +140,29 @@ class ReplicaMoves:
 
     # how far moves are
 
-    def progress(self) -> dict[GroupId, MoveProgress]:
+    def progress(self) -> dict[PartitionId, MoveProgress]:
         """Of the partitions that are on their way. Raises NotLeader where the cluster group is not
         led here."""
         mover = self._led(self._now_ms())
         moving = dict.fromkeys(self._cluster.state.layout.moving, TURN)
         return {
-            group: MoveProgress(
+            partition_id: MoveProgress(
                 waiting,
-                mover.behind_bytes(group),
-                round(self._rates[group].bytes_s) if group in self._rates else 0,
+                mover.behind_bytes(partition_id),
+                round(self._rates[partition_id].bytes_s) if partition_id in self._rates else 0,
             )
-            for group, waiting in {**moving, **mover.waiting}.items()
+            for partition_id, waiting in {**moving, **mover.waiting}.items()
         }
 
     def problems(self) -> dict[str, str]:
         """Plans that can't be made, by cause, and why. Raises NotLeader."""
         return dict(self._led(self._now_ms()).problems)
 
-    async def ask_progress(self) -> dict[GroupId, MoveProgress]:
+    async def ask_progress(self) -> dict[PartitionId, MoveProgress]:
         """As `progress`, from any node. Raises GoQueueError."""
         answer = await self._ask_leader()
         return {
-            GroupId.unpack(row.partition): MoveProgress(
+            PartitionId.unpack(row.partition): MoveProgress(
                 row.waiting, row.bytes_left, row.rate_bytes_s
             )
             for row in answer.rows
@@ -183,16 +183,18 @@ class ReplicaMoves:
         mover = self._led(now_ms)
         work = mover.collect(now_ms)
         for command in work.commands:
-            self._under_way.begin(self._propose(mover, command))
+            self._task_set.begin(self._propose(mover, command))
         for planning in work.plans:
-            self._under_way.begin(self._plan(mover, planning))
+            self._task_set.begin(self._plan(mover, planning))
         for ask in work.asks:
-            self._under_way.begin(self._ask(mover, ask))
+            self._task_set.begin(self._ask(mover, ask))
         for step in work.steps:
-            self._under_way.begin(self._step(mover, step))
+            self._task_set.begin(self._step(mover, step))
         moving = self._cluster.state.layout.moving
-        for group in [group for group in self._rates if group not in moving]:
-            del self._rates[group]
+        for partition_id in [
+            partition_id for partition_id in self._rates if partition_id not in moving
+        ]:
+            del self._rates[partition_id]
         wake_ms = mover.next_wake_ms(now_ms)
         if wake_ms is None:
             return LOOK_S
@@ -200,15 +202,15 @@ class ReplicaMoves:
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        await self._under_way.settled()
+        await self._task_set.settled()
 
-    def untold(self) -> list[tuple[GroupId, Seen]]:
+    def untold(self) -> list[tuple[PartitionId, Seen]]:
         """Of the partitions led here, those whose replicas the cluster group does not know."""
         layout = self._cluster.state.layout
         found = []
         for host in self._led_here():
             known = layout.configuration(host.id)
-            if known is not None and known.index < host.group.configuration_before.index:
+            if known is not None and known.index < host.raft_group.configuration_before.index:
                 found.append((host.id, self._partitions.seen(host)))
         return found
 
@@ -225,8 +227,10 @@ class ReplicaMoves:
             _log.debug("replicas_not_told", problem=error.message)
         await asyncio.sleep(LOOK_MIN_S)
 
-    async def _tell_leader(self, untold: Sequence[tuple[GroupId, Seen]]) -> None:
-        request = ToldRequest([move_rpc.seen_row(group, seen) for group, seen in untold])
+    async def _tell_leader(self, untold: Sequence[tuple[PartitionId, Seen]]) -> None:
+        request = ToldRequest(
+            [move_rpc.seen_row(partition_id, seen) for partition_id, seen in untold]
+        )
 
         async def here(_left_s: float) -> None:
             self._told(request.rows)
@@ -243,7 +247,7 @@ class ReplicaMoves:
     def _told(self, rows: Iterable[SeenRow]) -> None:
         mover = self._led(self._now_ms())
         for row in rows:
-            mover.told(GroupId.unpack(row.partition), move_rpc.seen_of(row))
+            mover.told(PartitionId.unpack(row.partition), move_rpc.seen_of(row))
         self._looks.wake()
 
     async def _ask_leader(self) -> ProgressAnswer:
@@ -261,8 +265,8 @@ class ReplicaMoves:
 
     def _answer(self) -> ProgressAnswer:
         rows = [
-            ProgressRow(group.pack(), one.waiting, one.bytes_left, one.rate_bytes_s)
-            for group, one in self.progress().items()
+            ProgressRow(partition_id.pack(), one.waiting, one.bytes_left, one.rate_bytes_s)
+            for partition_id, one in self.progress().items()
         ]
         return ProgressAnswer(rows, self.problems())
 
@@ -284,7 +288,7 @@ class ReplicaMoves:
         """What is under way is of a leadership that is over: the next one does it again."""
         self._mover = None
         self._rates.clear()
-        self._under_way.cancel()
+        self._task_set.cancel()
 
     async def _propose(self, mover: Mover, command: PlacementCommand) -> None:
         applied = False
@@ -310,12 +314,12 @@ class ReplicaMoves:
         seen = None
         try:
             async with self._at_once:
-                seen = await self._partitions.ask(ask.group)
+                seen = await self._partitions.ask(ask.partition_id)
         except GoQueueError as error:
-            _log.debug("replicas_not_known", group=str(ask.group), problem=error.message)
+            _log.debug("replicas_not_known", group=str(ask.partition_id), problem=error.message)
         finally:
-            self._note(ask.group, seen)
-            mover.seen(ask.group, seen, self._ended_ms())
+            self._note(ask.partition_id, seen)
+            mover.seen(ask.partition_id, seen, self._ended_ms())
 
     async def _step(self, mover: Mover, step: Step) -> None:
         seen = None
@@ -324,10 +328,13 @@ class ReplicaMoves:
                 seen = await self._partitions.step(step)
         except GoQueueError as error:
             _log.debug(
-                "step_not_known", group=str(step.group), step=step.kind, problem=error.message
+                "step_not_known",
+                group=str(step.partition_id),
+                step=step.kind,
+                problem=error.message,
             )
         finally:
-            self._note(step.group, seen)
+            self._note(step.partition_id, seen)
             mover.stepped(step, seen, self._ended_ms())
 
     def _ended_ms(self) -> int:
@@ -335,14 +342,14 @@ class ReplicaMoves:
         self._looks.wake()
         return self._cluster.led_time_ms() or 0
 
-    def _note(self, group: GroupId, seen: Seen | None) -> None:
+    def _note(self, partition_id: PartitionId, seen: Seen | None) -> None:
         """How fast a partition's learners get what they lack."""
         now_ms = self._cluster.led_time_ms()
         if seen is None or now_ms is None:
             return
-        known = self._rates.get(group)
+        known = self._rates.get(partition_id)
         if known is None or not seen.behind_bytes:
-            self._rates[group] = _Rate(seen.behind_bytes, now_ms)
+            self._rates[partition_id] = _Rate(seen.behind_bytes, now_ms)
         elif now_ms > known.at_ms:
             now = max(0, known.left - seen.behind_bytes) * 1000 / (now_ms - known.at_ms)
             known.bytes_s += RATE_SHARE * (now - known.bytes_s)
@@ -350,7 +357,7 @@ class ReplicaMoves:
 
     def _count(self) -> None:
         metrics = self._metrics
-        found: dict[GroupId, MoveProgress] = {}
+        found: dict[PartitionId, MoveProgress] = {}
         with suppress(NotLeader):
             found = self.progress()
         metrics.cluster.partitions_under_way.set(len(found))

@@ -15,7 +15,7 @@ import structlog
 from coordinator.placement.steps import ADD_LEARNER, CONFIRM, PROMOTE, REMOVE, Seen, Step, refusal
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown, Timeout
-from goqueue.wire.types import GroupId, Index, NodeId, Voter
+from goqueue.wire.types import Index, NodeId, PartitionId, Voter
 from node.cluster.host import ClusterHost
 from node.metrics import Metrics
 from node.partition.host import PartitionHost
@@ -58,7 +58,9 @@ class MovingPartitions:
         link: PeerLink,
         metrics: Metrics,
         me: Voter,
-        copied_from_here: Callable[[GroupId, NodeId], int | None] = lambda _group, _node: None,
+        copied_from_here: Callable[
+            [PartitionId, NodeId], int | None
+        ] = lambda _partition_id, _node: None,
     ) -> None:
         """`copied_from_here` tells what a node has yet to copy of a replica here, if it does."""
         self._copied_from_here = copied_from_here
@@ -70,11 +72,11 @@ class MovingPartitions:
         link.handle(move_rpc.SEEN, self._serve_seen)
         link.handle(move_rpc.STEP, self._serve_step)
 
-    async def ask(self, group: GroupId) -> Seen:
+    async def ask(self, partition_id: PartitionId) -> Seen:
         """What the partition's leader sees. Raises GoQueueError."""
-        request = rpc.encode(SeenRequest(group.pack()))
+        request = rpc.encode(SeenRequest(partition_id.pack()))
         return await self._call(
-            group, move_rpc.SEEN, request, lambda: self._look(group), ASK_DEADLINE_S
+            partition_id, move_rpc.SEEN, request, lambda: self._look(partition_id), ASK_DEADLINE_S
         )
 
     async def step(self, step: Step) -> Seen:
@@ -82,56 +84,60 @@ class MovingPartitions:
         was refused. Taken twice, it is refused once. Raises GoQueueError."""
         request = rpc.encode(move_rpc.step_request(step))
         return await self._call(
-            step.group, move_rpc.STEP, request, lambda: self.take(step), STEP_DEADLINE_S
+            step.partition_id, move_rpc.STEP, request, lambda: self.take(step), STEP_DEADLINE_S
         )
 
     def seen(self, host: PartitionHost, asked: Voter | None = None) -> Seen:
         """What this node, which leads the partition, sees of its replicas, and of the one that it
         is asked about, which it may not know to be wanted yet."""
-        group = host.group
-        known = group.configuration_before
+        raft_group = host.raft_group
+        known = raft_group.configuration_before
         now = Configuration(known.index, known.voters, known.learners, known.epoch)
-        lagging = [learner for learner in now.learners if not self._is_caught_up(group, learner)]
+        lagging = [
+            learner for learner in now.learners if not self._is_caught_up(raft_group, learner)
+        ]
         return Seen(
             now,
             self._me.node,
-            frozenset(voter.node for voter in now.voters if self._is_in_sync(group, voter)),
+            frozenset(voter.node for voter in now.voters if self._is_in_sync(raft_group, voter)),
             frozenset(one.node for one in now.learners if one not in lagging),
-            not (group.configuration_committed and group.is_ready_leader),
+            not (raft_group.configuration_committed and raft_group.is_ready_leader),
             sum(self._left_bytes(host, learner.node) for learner in lagging),
             frozenset(self._full(host, asked)),
-            group.term,
+            raft_group.term,
         )
 
     async def take(self, step: Step) -> Seen:
         """As the partition's leader: the step, or not, and what is seen then. Raises NotLeader,
         OutcomeUnknown, Timeout."""
-        host = self._partitions.leading(step.group)
+        host = self._partitions.leading(step.partition_id)
         seen = self.seen(host, step.voter)
         problem = refusal(step, seen)
         if problem is None and step.voter.node == self._me.node and step.kind not in _CHANGES:
             return seen  # it leads
         if problem is None:
-            problem = await self._do(host.group, step)
+            problem = await self._do(host.raft_group, step)
         if problem is not None:
             self._metrics.cluster.move_steps_refused.inc()
-            _log.debug("step_refused", group=str(step.group), step=step.kind, problem=problem)
+            _log.debug(
+                "step_refused", group=str(step.partition_id), step=step.kind, problem=problem
+            )
         else:
             self._metrics.cluster.move_steps.labels(step.kind).inc()
-        return self.seen(self._partitions.leading(step.group))
+        return self.seen(self._partitions.leading(step.partition_id))
 
     # private
 
     async def _call(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         method: str,
         request: bytes,
         here: Callable[[], Awaitable[Seen]],
         deadline_s: float,
     ) -> Seen:
         return await self._forwarder.call(
-            group,
+            partition_id,
             local=lambda _left_s: here(),
             method=method,
             payload=lambda _left_s: request,
@@ -139,15 +145,15 @@ class MovingPartitions:
             deadline_s=deadline_s,
         )
 
-    async def _look(self, group: GroupId) -> Seen:
-        return self.seen(self._partitions.leading(group))
+    async def _look(self, partition_id: PartitionId) -> Seen:
+        return self.seen(self._partitions.leading(partition_id))
 
-    async def _do(self, group: RaftGroup, step: Step) -> str | None:
+    async def _do(self, raft_group: RaftGroup, step: Step) -> str | None:
         """Why it was not done."""
         if step.kind not in _CHANGES:
             if self._cluster.hellos.get(step.voter.node, {}).get(REPLAYING) is True:
                 return f"{step.voter.node} still applies its log, and what it led would wait"
-            if await transferred(group, step.voter.node):
+            if await transferred(raft_group, step.voter.node):
                 raise NotLeader(step.voter.node)
             return "leadership was not taken over"
         done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -157,7 +163,7 @@ class MovingPartitions:
                 done.set_result(outcome)
 
         try:
-            group.change(_CHANGES[step.kind](step.voter), ended, epoch=step.epoch)
+            raft_group.change(_CHANGES[step.kind](step.voter), ended, epoch=step.epoch)
         except NotLeader:
             raise
         except GoQueueError as error:
@@ -170,8 +176,10 @@ class MovingPartitions:
         if outcome is Outcome.UNKNOWN:
             raise OutcomeUnknown
         if outcome is Outcome.NONE:
-            raise NotLeader(group.leader)
-        _log.info("replicas_changed", group=str(step.group), step=step.kind, broker=step.voter.node)
+            raise NotLeader(raft_group.leader)
+        _log.info(
+            "replicas_changed", group=str(step.partition_id), step=step.kind, broker=step.voter.node
+        )
         return None
 
     def _is_there(self, voter: Voter) -> bool:
@@ -181,25 +189,25 @@ class MovingPartitions:
         hello = self._cluster.hellos.get(voter.node)
         return hello is not None and int(hello["incarnation"]) == voter.incarnation
 
-    def _is_in_sync(self, group: RaftGroup, voter: Voter) -> bool:
+    def _is_in_sync(self, raft_group: RaftGroup, voter: Voter) -> bool:
         return (
             self._is_there(voter)
-            and group.in_step(voter.node)
-            and not self._is_damaged(group, voter.node)
+            and raft_group.in_step(voter.node)
+            and not self._is_damaged(raft_group, voter.node)
         )
 
-    def _is_caught_up(self, group: RaftGroup, learner: Voter) -> bool:
+    def _is_caught_up(self, raft_group: RaftGroup, learner: Voter) -> bool:
         return (
             self._is_there(learner)
-            and group.caught_up(learner.node)
-            and not self._is_damaged(group, learner.node)
+            and raft_group.caught_up(learner.node)
+            and not self._is_damaged(raft_group, learner.node)
         )
 
-    def _is_damaged(self, group: RaftGroup, node: NodeId) -> bool:
+    def _is_damaged(self, raft_group: RaftGroup, node: NodeId) -> bool:
         """Whether it has told so. That comes with its next hello, a moment after it knows; what
         nobody has read since it was damaged, nobody knows. Of itself Raft knows at once."""
         hello = self._cluster.hellos.get(node)
-        return hello is not None and is_damaged(hello, group.id)
+        return hello is not None and is_damaged(hello, raft_group.id)
 
     def _left_bytes(self, host: PartitionHost, node: NodeId) -> int:
         """What a learner has yet to get. While it copies, it holds nothing as far as Raft knows."""
@@ -215,7 +223,7 @@ class MovingPartitions:
         return [
             voter.node
             for voter in wanted
-            if voter not in host.group.voters
+            if voter not in host.raft_group.voters
             and _behind_bytes(host, voter.node) > _room_bytes(self._cluster.hellos.get(voter.node))
         ]
 
@@ -223,17 +231,17 @@ class MovingPartitions:
 
     async def _serve_seen(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, SeenRequest)
-        group = GroupId.unpack(request.partition)
-        return rpc.encode(move_rpc.seen_row(group, await self._look(group)))
+        partition_id = PartitionId.unpack(request.partition)
+        return rpc.encode(move_rpc.seen_row(partition_id, await self._look(partition_id)))
 
     async def _serve_step(self, _peer: NodeId, payload: bytes) -> bytes:
         step = move_rpc.step_of(rpc.decode_request(payload, StepRequest))
         if step.kind not in (*_CHANGES, "transfer"):
             raise BadRequest(f"a peer asks for an unknown step {step.kind[:64]!r}")
-        return rpc.encode(move_rpc.seen_row(step.group, await self.take(step)))
+        return rpc.encode(move_rpc.seen_row(step.partition_id, await self.take(step)))
 
 
-async def transferred(group: RaftGroup, to: NodeId | None) -> bool:
+async def transferred(raft_group: RaftGroup, to: NodeId | None) -> bool:
     """Hand leadership over; whether that was done."""
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -241,13 +249,13 @@ async def transferred(group: RaftGroup, to: NodeId | None) -> bool:
         if not done.done():
             done.set_result(ok)
 
-    group.transfer_leadership(to, ended)
+    raft_group.transfer_leadership(to, ended)
     return await done
 
 
 def _behind_bytes(host: PartitionHost, node: NodeId) -> int:
     """About how much of the log a replica has yet to get."""
-    match, left = host.group.match_of(node), 0
+    match, left = host.raft_group.match_of(node), 0
     if match < host.log.first_index:
         return host.log.size_bytes
     for segment in host.log.segments():

@@ -12,7 +12,7 @@ from coordinator.groups.holdings import short
 from coordinator.placement.layout import Layout
 from coordinator.placement.reassignments import Move, Reassignment
 from coordinator.topics.partitions import Topic
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, TopicId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId, TopicId, Voter
 from node.api.node import NodeView
 from node.api.placement import (
     BrokerView,
@@ -45,8 +45,8 @@ class MoveProgress(Protocol):
     def rate_bytes_s(self) -> int: ...
 
 
-Progress = Mapping[GroupId, MoveProgress]
-Sizes = Mapping[GroupId, int]
+Progress = Mapping[PartitionId, MoveProgress]
+Sizes = Mapping[PartitionId, int]
 
 
 def plan_view(state: ClusterState, rows: Sequence[Row], sizes: Sizes, limit: int) -> PlanView:
@@ -57,8 +57,8 @@ def plan_view(state: ClusterState, rows: Sequence[Row], sizes: Sizes, limit: int
             row.partition,
             tuple(row.before),
             tuple(row.replicas),
-            None if (group := state.layout.group((row.topic, row.partition))) is None
-            else sizes.get(group),
+            None if (partition_id := state.layout.partition_id((row.topic, row.partition))) is None
+            else sizes.get(partition_id),
         )
         for row in rows
     ]  # fmt: skip
@@ -71,9 +71,9 @@ def reassignment_view(
     """`with_moves` also names every partition that is remembered."""
     layout = state.layout
     active = {
-        group: told
-        for group, told in progress.items()
-        if one.is_running and layout.reassignments.of(short(group)) is one
+        partition_id: told
+        for partition_id, told in progress.items()
+        if one.is_running and layout.reassignments.of(short(partition_id)) is one
     }
     return ReassignmentView(
         id=one.id,
@@ -94,15 +94,21 @@ def reassignment_view(
 
 def scaling_view(topic: Topic, layout: Layout, progress: Progress) -> ScalingView:
     """What of a topic is on its way."""
-    groups = [GroupId(topic.id, number) for number in range(len(topic.partitions))]
+    partition_ids = [PartitionId(topic.id, number) for number in range(len(topic.partitions))]
     return ScalingView(
         topic=topic.name,
         partitions=len(topic.partitions),
         replication_factor=topic.config.replication_factor,
         moving=[
-            _moving_view(group, layout, progress) for group in groups if group in layout.moving
+            _moving_view(partition_id, layout, progress)
+            for partition_id in partition_ids
+            if partition_id in layout.moving
         ],
-        unplanned=[group.partition for group in groups if group in layout.unequal],
+        unplanned=[
+            partition_id.partition
+            for partition_id in partition_ids
+            if partition_id in layout.unequal
+        ],
     )
 
 
@@ -140,8 +146,8 @@ def nodes_of(voters: Iterable[Voter]) -> Nodes:
 
 
 def _move_view(move: Move, state: ClusterState, active: Progress) -> MoveView:
-    group = state.layout.group((move.topic, move.partition))
-    told = None if group is None or move.is_over else active.get(group)
+    partition_id = state.layout.partition_id((move.topic, move.partition))
+    told = None if partition_id is None or move.is_over else active.get(partition_id)
     return MoveView(
         topic=topic_name(state, move.topic),
         partition=move.partition,
@@ -154,11 +160,11 @@ def _move_view(move: Move, state: ClusterState, active: Progress) -> MoveView:
     )
 
 
-def _moving_view(group: GroupId, layout: Layout, progress: Progress) -> MovingView:
-    configuration, placement = layout.configuration(group), layout.placement(group)
-    told = progress.get(group)
+def _moving_view(partition_id: PartitionId, layout: Layout, progress: Progress) -> MovingView:
+    configuration, placement = layout.configuration(partition_id), layout.placement(partition_id)
+    told = progress.get(partition_id)
     return MovingView(
-        group.partition,
+        partition_id.partition,
         () if configuration is None else nodes_of(configuration.everyone),
         () if placement is None else placement.nodes,
         "" if told is None else told.waiting,
@@ -169,9 +175,9 @@ def _moving_view(group: GroupId, layout: Layout, progress: Progress) -> MovingVi
 def _drain_view(broker: Broker, state: ClusterState, progress: Progress) -> DrainView:
     layout = state.layout
     active = {
-        group: told
-        for group, told in progress.items()
-        if any(voter.node == broker.node for voter in layout.holders(group))
+        partition_id: told
+        for partition_id, told in progress.items()
+        if any(voter.node == broker.node for voter in layout.holders(partition_id))
     }
     waiting = _waiting(state, active)
     if not layout.held[broker.node] and _has_vote(layout, broker.node):
@@ -213,8 +219,8 @@ def _bytes_left(active: Progress) -> int | None:
 
 def _waiting(state: ClusterState, active: Progress) -> list[str]:
     named = [
-        f"{topic_name(state, group.topic.index)}:{group.partition}: {told.waiting}"
-        for group, told in sorted(active.items(), key=lambda item: item[0])
+        f"{topic_name(state, partition_id.topic.index)}:{partition_id.partition}: {told.waiting}"
+        for partition_id, told in sorted(active.items(), key=lambda item: item[0])
         if told.waiting not in ("", TURN)
     ]
     return named[:WAITING_MAX]

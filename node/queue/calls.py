@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from coordinator.cluster.state import Topic
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.api.figures import PartitionQueueStats
 from node.peers.forwarding import Forwarder
 from node.peers.leaders import Ask, ask_leaders
@@ -75,16 +75,18 @@ class QueueCalls:
     async def figures(self, topics: Iterable[Topic]) -> FiguresAnswer:
         """Of every partition whose leader answers; each leader is asked once for all of them."""
         wanted = {
-            GroupId(topic.id, number) for topic in topics for number in range(len(topic.partitions))
+            PartitionId(topic.id, number)
+            for topic in topics
+            for number in range(len(topic.partitions))
         }
         found = FiguresAnswer([], [])
 
-        async def ask(node: NodeId, groups: list[GroupId]) -> Iterable[GroupId]:
-            request = rpc.GroupsRequest([group.pack() for group in groups])
+        async def ask(node: NodeId, partition_ids: list[PartitionId]) -> Iterable[PartitionId]:
+            request = rpc.PartitionsRequest([partition_id.pack() for partition_id in partition_ids])
             answer = await self.ask_node(
                 node,
                 request,
-                lambda _: self._views.figures(groups),
+                lambda _: self._views.figures(partition_ids),
                 queue_rpc.FIGURES,
                 FiguresAnswer,
             )
@@ -92,21 +94,21 @@ class QueueCalls:
                 return []
             found.partitions.extend(answer.partitions)
             found.dead.extend(answer.dead)
-            return [GroupId.unpack(packed) for packed, _dead in answer.dead]
+            return [PartitionId.unpack(packed) for packed, _dead in answer.dead]
 
         await self.each_leader(wanted, ask, FIGURES_ROUNDS)
         return found
 
-    def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
+    def unconfirmed(self, topic: str, partition: PartitionId) -> PartitionQueueStats:
         """See `QueueViews.unconfirmed`."""
         return self._views.unconfirmed(topic, partition)
 
     async def each_leader(
         self,
-        partitions: Iterable[GroupId],
+        partitions: Iterable[PartitionId],
         ask: Ask,
         rounds: int,
-    ) -> set[GroupId]:
+    ) -> set[PartitionId]:
         """Ask each leader once for all its partitions, and again for those that are not answered;
         what is left of them. `ask` returns those that were."""
         return await ask_leaders(self._topology, partitions, ask, rounds)
@@ -143,7 +145,7 @@ class QueueCalls:
             return await within(left_s, look(request))
 
         return await self._forwarder.call(
-            GroupId.unpack(packed),
+            PartitionId.unpack(packed),
             local=here,
             method=method,
             payload=lambda _left_s: rpc.encode(request),

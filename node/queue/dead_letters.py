@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.cluster.state import Topic
 from delivery.entries.ops import OK, TOO_LATE, Cancelled, CodesResult, CountResult, Purged
 from goqueue.wire.errors import AlreadyDue, BadRequest, GoQueueError, NotFound, UnknownPartition
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage
 from node.api.delays import DelayedView
 from node.api.queue import QueuedMessage
@@ -63,7 +63,7 @@ class DeadLetters:
                 following = (number, 0)
                 break
             request = dead_request(
-                GroupId(found.id, number),
+                PartitionId(found.id, number),
                 id,
                 which,
                 offsets,
@@ -93,7 +93,7 @@ class DeadLetters:
         id = (await self._groups.find(group)).id
         count = 0
         for number, offsets in wanted_partitions(found, which):
-            partition = GroupId(found.id, number)
+            partition = PartitionId(found.id, number)
             try:
                 dead = await self.matching(partition, id, which, offsets)
                 if dry_run:
@@ -110,7 +110,11 @@ class DeadLetters:
         return count
 
     async def matching(
-        self, partition: GroupId, group: int, which: DeadFilter, offsets: list[int] | None = None
+        self,
+        partition: PartitionId,
+        group: int,
+        which: DeadFilter,
+        offsets: list[int] | None = None,
     ) -> list[int]:
         """Offsets of the dead letters of a partition that a filter means."""
         request = dead_request(
@@ -130,7 +134,9 @@ class DelayedMessages:
         found = await self._finder.find(topic)
         answers = await asyncio.gather(
             *(
-                self._calls.delayed(DelayedRequest(GroupId(found.id, number).pack(), limit + skip))
+                self._calls.delayed(
+                    DelayedRequest(PartitionId(found.id, number).pack(), limit + skip)
+                )
                 for number in range(len(found.partitions))
             )
         )
@@ -146,7 +152,7 @@ class DelayedMessages:
                 raise UnknownPartition(topic, partition)
             numbers = (partition,)
         answers = await asyncio.gather(
-            *(self._find(GroupId(found.id, number), offset) for number in numbers),
+            *(self._find(PartitionId(found.id, number), offset) for number in numbers),
             return_exceptions=True,
         )
         views = [answer for answer in answers if isinstance(answer, DelayedView)]
@@ -159,23 +165,23 @@ class DelayedMessages:
         found = await self._finder.find(topic, partition + 1)
         if not 0 <= partition < len(found.partitions):
             raise UnknownPartition(topic, partition)
-        group = GroupId(found.id, partition)
-        result = (await self._calls.operations.put(group, [Cancelled([offset])])).results[0]
+        partition_id = PartitionId(found.id, partition)
+        result = (await self._calls.operations.put(partition_id, [Cancelled([offset])])).results[0]
         code = result.codes[0] if isinstance(result, CodesResult) else TOO_LATE
         facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}
         if code == TOO_LATE:
             raise AlreadyDue(**facts)
         if code != OK:
             raise NotFound(f"no delayed message at offset {offset}", **facts)
-        return await self._find(group, offset)
+        return await self._find(partition_id, offset)
 
-    async def _find(self, partition: GroupId, offset: int) -> DelayedView:
+    async def _find(self, partition: PartitionId, offset: int) -> DelayedView:
         answer = await self._calls.delayed(DelayedRequest(partition.pack(), 1, offset))
         return answer.views[0]
 
 
 def dead_request(
-    partition: GroupId,
+    partition: PartitionId,
     group: int,
     which: DeadFilter,
     offsets: list[int] | None = None,

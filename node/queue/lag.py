@@ -23,7 +23,7 @@ from delivery.entries.ops import OpenGroup
 from delivery.group.state import GroupState
 from delivery.state.partition import PartitionState
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from log.levels import Feature
 from node.cluster.host import ClusterHost
 from node.peers.link import PeerLink
@@ -59,7 +59,7 @@ class Led(Protocol):
     """A partition as lag is measured in it; `node.partition.host.PartitionHost` is one."""
 
     @property
-    def id(self) -> GroupId: ...
+    def id(self) -> PartitionId: ...
 
     @property
     def state(self) -> PartitionState: ...
@@ -118,14 +118,14 @@ class TakingPart:
         if not wanted or not self._cluster.levels.speaks(Feature.LAG_EVERYWHERE):
             self._told = {}
             return
-        request = rpc.encode(rpc.GroupsRequest([GroupId(one, 0).pack() for one in wanted]))
+        request = rpc.encode(rpc.PartitionsRequest([PartitionId(one, 0).pack() for one in wanted]))
         answers = await asyncio.gather(
             *(self._ask(node, request) for node in sorted(self._link.connected()))
         )
         found: dict[TopicId, set[int]] = {one: set() for one in wanted}
         for answer in answers:
             for packed, groups in () if answer is None else answer.begun:
-                found.setdefault(GroupId.unpack(packed).topic, set()).update(groups)
+                found.setdefault(PartitionId.unpack(packed).topic, set()).update(groups)
         if None in answers:  # who does not answer may know of them still
             for topic, before in self._told.items():
                 found.get(topic, set()).update(before)
@@ -170,13 +170,13 @@ class TakingPart:
         return found
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
-        request = rpc.decode_request(payload, rpc.GroupsRequest)
-        wanted = {GroupId.unpack(packed).topic for packed in request.groups}
+        request = rpc.decode_request(payload, rpc.PartitionsRequest)
+        wanted = {PartitionId.unpack(packed).topic for packed in request.partitions}
         rows: list[tuple[bytes, list[int]]] = []
         left = PAIRS_MAX
         for topic, groups in self._begun_here().items():
             if topic in wanted:
-                rows.append((GroupId(topic, 0).pack(), sorted(groups)[:left]))
+                rows.append((PartitionId(topic, 0).pack(), sorted(groups)[:left]))
                 left -= len(rows[-1][1])
         return rpc.encode(BegunAnswer(rows))
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from delivery.entries.ops import Op, Settled
 from goqueue.wire.errors import Timeout
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.partition.host import PartitionHost
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
@@ -44,7 +44,7 @@ class Operations:
 
     async def put(
         self,
-        partition: GroupId,
+        partition: PartitionId,
         ops: Sequence[Op],
         opens: GroupRef | None = None,
         deadline_s: float = DEADLINE_S,
@@ -75,7 +75,7 @@ class Operations:
         """As leader: put operations into the partition's log; what they came to once they are
         applied. Raises `NotLeader`, and `OutcomeUnknown` where they may have been applied by an
         earlier attempt that is forgotten."""
-        host = self._partitions.leading(GroupId.unpack(request.partition))
+        host = self._partitions.leading(PartitionId.unpack(request.partition))
         ops = request.ops
         if request.again:
             _check_remembered(host, ops)
@@ -84,7 +84,7 @@ class Operations:
         results = await host.queue.submit(ops, request.opens)
         host.figures.settled(ops, loop.time() - began_s)
         group = host.state.queue.groups.get(getattr(ops[0], "group", 0)) if ops else None
-        return OpsAnswer(results, 0 if group is None else group.floor)
+        return OpsAnswer(results, 0 if group is None else group.committed_offset)
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.take(rpc.decode_request(payload, OpsRequest)))

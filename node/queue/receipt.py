@@ -17,10 +17,10 @@ from functools import lru_cache
 from crc32c import crc32c
 
 from goqueue.wire.errors import BadReceipt
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, Offset
+from goqueue.wire.types import PARTITION_ID_BYTES, Index, Offset, PartitionId
 
 MAC_BYTES = 14
-_PLACE = struct.Struct(f"<{GROUP_ID_BYTES}sQQ")
+_PLACE = struct.Struct(f"<{PARTITION_ID_BYTES}sQQ")
 _RUN = struct.Struct("<QI")
 _KEY = struct.Struct(f"<I{MAC_BYTES}s")
 _END = struct.Struct("<QI")
@@ -37,7 +37,7 @@ _FROM_URL = str.maketrans("-_+/", "+/!!")
 class Receipt:
     """A lease by its names: the partition, the consumer group, the delivery, and the message."""
 
-    partition: GroupId
+    partition: PartitionId
     group: int
     delivery: Index
     offset: Offset
@@ -54,7 +54,7 @@ class Receipt:
 
 
 def place_of(partition: bytes, group: int, delivery: int) -> bytes:
-    """A delivery by its names; `partition` is a packed GroupId."""
+    """A delivery by its names; `partition` is a packed PartitionId."""
     return _PLACE.pack(partition, group, delivery)
 
 
@@ -101,7 +101,7 @@ def _texts(head: bytes, offsets: Sequence[int]) -> list[str]:
 
 
 @lru_cache(1024)
-def _head(text: str) -> tuple[GroupId, int, Index, range, int, bytes, bytes, int]:
+def _head(text: str) -> tuple[PartitionId, int, Index, range, int, bytes, bytes, int]:
     """Receipts that come together are mostly of few deliveries."""
     head = _packed(text, _PLACE.size if len(text) == _PLACE_CHARACTERS else _HEAD_BYTES)
     partition, group, delivery = _PLACE.unpack_from(head)
@@ -110,7 +110,7 @@ def _head(text: str) -> tuple[GroupId, int, Index, range, int, bytes, bytes, int
         first, count = _RUN.unpack_from(head, _PLACE.size)
         key, mac = _KEY.unpack_from(head, _VOUCHED_BYTES)
     run = range(first, first + count)
-    return GroupId.unpack(partition), group, delivery, run, key, mac, head, crc32c(head)
+    return PartitionId.unpack(partition), group, delivery, run, key, mac, head, crc32c(head)
 
 
 def _packed(text: str, size: int) -> bytes:

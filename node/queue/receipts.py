@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from coordinator.access.receipt_keys import ReceiptKey, ReceiptKeys
 from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadReceipt, GoQueueError, ReceiptExpired
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.api.queue import QueuedMessage
 from node.queue.receipt import (
     MAC_BYTES,
@@ -47,7 +47,8 @@ class Receipts:
     def write(
         self, partition: bytes, group: int, delivery: int, offsets: Sequence[int]
     ) -> list[str]:
-        """The texts that a consumer is given for one delivery; `partition` is a packed GroupId."""
+        """The texts that a consumer is given for one delivery; `partition` is a packed
+        PartitionId."""
         codes = self._known()
         if not codes:
             return encode_receipts(partition, group, delivery, offsets)
@@ -61,7 +62,7 @@ class Receipts:
     def received(self, topic: str, group: int, taken: Taken) -> list[QueuedMessage]:
         """What was taken of one partition, as a consumer is given it."""
         packed = taken.partition
-        partition = GroupId.unpack(packed).partition
+        partition = PartitionId.unpack(packed).partition
         offsets = [grant.offset for grant in taken.grants]
         receipts = self.write(packed, group, taken.delivery, offsets)
         return [

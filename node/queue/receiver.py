@@ -24,7 +24,7 @@ from goqueue.wire.errors import (
     Unavailable,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
@@ -59,22 +59,22 @@ class Poll:
     `lowest_lane` as in `delivery.leader.dispatcher.Want`."""
 
     group: GroupRef
-    partitions: list[GroupId]
+    partitions: list[PartitionId]
     member: str
     limit: int
     visibility_ms: int
     max_bytes: int
     generation: int = UNCLAIMED
     lowest_lane: int = LANES_COUNT - 1
-    requests: dict[GroupId, int] = field(default_factory=dict[GroupId, int])
+    requests: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
     """The ids under which partitions were asked whose answer did not come."""
-    doubtful: set[GroupId] = field(default_factory=set[GroupId])
+    doubtful: set[PartitionId] = field(default_factory=set[PartitionId])
     """Those of them that may have been granted something nevertheless."""
-    unread: set[GroupId] = field(default_factory=set[GroupId])
+    unread: set[PartitionId] = field(default_factory=set[PartitionId])
     """Partitions with messages that their leaders could not read, and have set aside."""
 
 
-_Asked = tuple[NodeId, list[GroupId]]
+_Asked = tuple[NodeId, list[PartitionId]]
 """A leader, and its partitions that are asked for."""
 
 
@@ -84,7 +84,7 @@ class _Round:
 
     taken: list[Taken] = field(default_factory=list[Taken])
     blocked: list[tuple[bytes, str, str]] = field(default_factory=list[tuple[bytes, str, str]])
-    unanswered: set[GroupId] = field(default_factory=set[GroupId])
+    unanswered: set[PartitionId] = field(default_factory=set[PartitionId])
     count: int = 0
     size: int = 0
     """Messages, and bytes of their values."""
@@ -101,7 +101,7 @@ class QueueReceiver:
         calls: QueueCalls,
         topology: Topology,
         link: PeerLink,
-        errands: TaskSet,
+        background_tasks: TaskSet,
         rng: random.Random,
         metrics: Metrics,
     ) -> None:
@@ -110,7 +110,7 @@ class QueueReceiver:
         self._calls = calls
         self._topology = topology
         self._link = link
-        self._errands = errands
+        self._background_tasks = background_tasks
         self._asking = TaskSet(None)
         """Each is waited for by a poll, or by an errand."""
         self._rng = rng
@@ -131,13 +131,13 @@ class QueueReceiver:
             return await self._receive(poll, wait_s)
         finally:
             if poll.doubtful:
-                self._errands.send(self._recover(poll, poll.doubtful))
+                self._background_tasks.send(self._recover(poll, poll.doubtful))
 
     async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         end = started + wait_s
-        partitions: Sequence[GroupId] = poll.partitions
+        partitions: Sequence[PartitionId] = poll.partitions
         pause = PAUSE_S
         taking, bytes_max = TAKING.get(), poll.max_bytes
         while True:
@@ -167,7 +167,7 @@ class QueueReceiver:
 
     # taking
 
-    async def _take(self, poll: Poll, partitions: Sequence[GroupId]) -> _Round:
+    async def _take(self, poll: Poll, partitions: Sequence[PartitionId]) -> _Round:
         """Ask all leaders at once, each for its part of the limit, and then those that have more
         for what the others did not have. While a group finds all that it asks for, one leader after
         another is asked for all of it: that is one entry, instead of one a leader."""
@@ -226,10 +226,13 @@ class QueueReceiver:
         self, poll: Poll, found: _Round, asked: _Asked, limit: int, bytes_max: int
     ) -> int:
         """How many messages one leader gave."""
-        node, groups = asked
+        node, partition_ids = asked
         request = TakeRequest(
             poll.group,
-            [(group.pack(), self._request_id(poll, group)) for group in groups],
+            [
+                (partition_id.pack(), self._request_id(poll, partition_id))
+                for partition_id in partition_ids
+            ],
             poll.member,
             limit,
             bytes_max,
@@ -240,16 +243,16 @@ class QueueReceiver:
         try:
             answer = await self._ask(poll, node, request)
         except (GoQueueError, RemoteError):
-            found.unanswered.update(groups)
-            poll.doubtful.update(groups)
+            found.unanswered.update(partition_ids)
+            poll.doubtful.update(partition_ids)
             return 0
         self._note(poll, found, answer, node)
         return sum(len(taken.grants) for taken in answer.taken)
 
-    def _request_id(self, poll: Poll, group: GroupId) -> int:
-        known = poll.requests.get(group)
+    def _request_id(self, poll: Poll, partition_id: PartitionId) -> int:
+        known = poll.requests.get(partition_id)
         if known is None:
-            known = poll.requests[group] = self._rng.getrandbits(63) or 1
+            known = poll.requests[partition_id] = self._rng.getrandbits(63) or 1
         return known
 
     def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
@@ -258,15 +261,15 @@ class QueueReceiver:
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
         found.blocked += answer.blocked
         answered = [taken.partition for taken in answer.taken] + answer.empty
-        for group in map(GroupId.unpack, answered):
-            poll.requests.pop(group, None)
-            poll.doubtful.discard(group)
-        poll.unread.update(map(GroupId.unpack, answer.unread))
+        for partition_id in map(PartitionId.unpack, answered):
+            poll.requests.pop(partition_id, None)
+            poll.doubtful.discard(partition_id)
+        poll.unread.update(map(PartitionId.unpack, answer.unread))
         for packed, leader in answer.moved:
-            group = GroupId.unpack(packed)
-            found.unanswered.add(group)
-            poll.doubtful.add(group)
-            self._topology.learn(group, None if leader is None else NodeId(leader), asked)
+            partition_id = PartitionId.unpack(packed)
+            found.unanswered.add(partition_id)
+            poll.doubtful.add(partition_id)
+            self._topology.learn(partition_id, None if leader is None else NodeId(leader), asked)
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
@@ -274,7 +277,7 @@ class QueueReceiver:
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            self._errands.send(self._release_late(poll, request, asking))
+            self._background_tasks.send(self._release_late(poll, request, asking))
             raise
 
     async def _send(self, node: NodeId, request: TakeRequest) -> TakeAnswer:
@@ -289,33 +292,37 @@ class QueueReceiver:
         self, poll: Poll, request: TakeRequest, asking: asyncio.Future[TakeAnswer]
     ) -> None:
         """The answer comes after its caller has left."""
-        left = {GroupId.unpack(packed) for packed, _request in request.partitions}
+        left = {PartitionId.unpack(packed) for packed, _request in request.partitions}
         try:
             answer = await asking
         except (GoQueueError, RemoteError):
             pass
         else:
             self.release(poll.group.id, answer.taken)
-            left = {GroupId.unpack(packed) for packed, _leader in answer.moved}
+            left = {PartitionId.unpack(packed) for packed, _leader in answer.moved}
         await self._recover(poll, left)
 
-    async def _recover(self, poll: Poll, partitions: Iterable[GroupId]) -> None:
+    async def _recover(self, poll: Poll, partitions: Iterable[PartitionId]) -> None:
         """Recall what was granted in answers that were lost, and give it back: nobody waits for it
         any more. Nothing else is taken for it: others would be given what comes after."""
         left, now = sorted(partitions), asyncio.get_running_loop().time
         end, pause = now() + min(RECOVER_S, poll.visibility_ms / 1000), PAUSE_MAX_S
         while left:
             await asyncio.sleep(pause)
-            left = [group for group in left if not await self._recovered(poll, group)]
+            left = [
+                partition_id
+                for partition_id in left
+                if not await self._recovered(poll, partition_id)
+            ]
             if now() >= end:
                 return
             pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
 
-    async def _recovered(self, poll: Poll, group: GroupId) -> bool:
-        node = self._topology.leader(group)
+    async def _recovered(self, poll: Poll, partition_id: PartitionId) -> bool:
+        node = self._topology.leader(partition_id)
         if node is None:
             return False
-        wanted = [(group.pack(), poll.requests[group])]
+        wanted = [(partition_id.pack(), poll.requests[partition_id])]
         request = TakeRequest(
             poll.group,
             wanted,
@@ -333,7 +340,7 @@ class QueueReceiver:
         self.release(poll.group.id, answer.taken)
         for packed, leader in answer.moved:
             known = None if leader is None else NodeId(leader)
-            self._topology.learn(GroupId.unpack(packed), known, node)
+            self._topology.learn(PartitionId.unpack(packed), known, node)
         return not answer.moved
 
     def release(self, group: int, taken: Sequence[Taken]) -> None:
@@ -342,21 +349,21 @@ class QueueReceiver:
             offsets = [grant.offset for grant in one.grants]
             if offsets:
                 op = Settled(group, RELEASE, [(one.delivery, offsets)])
-                partition = GroupId.unpack(one.partition)
+                partition = PartitionId.unpack(one.partition)
                 again = self._calls.operations.put(
                     partition, [op], deadline_s=RECOVER_S, patience_s=RECOVER_S
                 )
-                self._errands.send(again)
+                self._background_tasks.send(again)
 
     # waiting
 
     async def _wait(
-        self, poll: Poll, left_s: float, unanswered: set[GroupId], pause: float
-    ) -> Sequence[GroupId]:
+        self, poll: Poll, left_s: float, unanswered: set[PartitionId], pause: float
+    ) -> Sequence[PartitionId]:
         """The partitions to take from next: those told ready, or all."""
         self._metrics.queue.waiting_receives.inc()
-        waits: list[asyncio.Task[list[GroupId]]] = []
-        leaderless: set[GroupId] = set()
+        waits: list[asyncio.Task[list[PartitionId]]] = []
+        leaderless: set[PartitionId] = set()
         try:
             for node, asked in self._by_leader(poll.partitions, leaderless):
                 waits.append(asyncio.ensure_future(self._told(poll, node, asked, left_s, pause)))
@@ -364,7 +371,9 @@ class QueueReceiver:
                 look = asyncio.sleep(min(left_s, max(pause, LOOK_S)), poll.partitions)
                 waits.append(asyncio.ensure_future(look))
             done, _ = await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            ready = [group for task in waits if task in done for group in task.result()]
+            ready = [
+                partition_id for task in waits if task in done for partition_id in task.result()
+            ]
             return ready or poll.partitions
         finally:
             self._metrics.queue.waiting_receives.dec()
@@ -372,12 +381,12 @@ class QueueReceiver:
                 wait.cancel()
 
     async def _told(
-        self, poll: Poll, node: NodeId, asked: list[GroupId], left_s: float, pause: float
-    ) -> list[GroupId]:
+        self, poll: Poll, node: NodeId, asked: list[PartitionId], left_s: float, pause: float
+    ) -> list[PartitionId]:
         """Partitions of one leader that are ready, or led by another one now."""
         request = WaitRequest(
             poll.group.id,
-            [group.pack() for group in asked],
+            [partition_id.pack() for partition_id in asked],
             round(left_s * 1000),
             self._rng.getrandbits(63),
             poll.lowest_lane,
@@ -389,11 +398,11 @@ class QueueReceiver:
             return asked
         for packed, leader in answer.moved:
             known = None if leader is None else NodeId(leader)
-            self._topology.learn(GroupId.unpack(packed), known, node)
+            self._topology.learn(PartitionId.unpack(packed), known, node)
         if answer.moved and not answer.ready:
-            await self._topology.changed(GroupId.unpack(answer.moved[0][0]), pause)
+            await self._topology.changed(PartitionId.unpack(answer.moved[0][0]), pause)
         told = [*answer.ready, *(packed for packed, _leader in answer.moved)]
-        return [GroupId.unpack(packed) for packed in told]
+        return [PartitionId.unpack(packed) for packed in told]
 
     async def _ask_to_tell(self, node: NodeId, request: WaitRequest, left_s: float) -> WaitAnswer:
         if node == self._node:
@@ -408,7 +417,9 @@ class QueueReceiver:
             )
         except asyncio.CancelledError:
             ticket = request.ticket.to_bytes(8, "little")
-            self._errands.send(self._link.request(node, queue_rpc.LEAVE, ticket, WAIT_GRACE_S))
+            self._background_tasks.send(
+                self._link.request(node, queue_rpc.LEAVE, ticket, WAIT_GRACE_S)
+            )
             raise
         finally:
             self._remote_waits[node] -= 1
@@ -417,24 +428,27 @@ class QueueReceiver:
     # private
 
     def _by_leader(
-        self, partitions: Sequence[GroupId], leaderless: set[GroupId]
-    ) -> list[tuple[NodeId, list[GroupId]]]:
+        self, partitions: Sequence[PartitionId], leaderless: set[PartitionId]
+    ) -> list[tuple[NodeId, list[PartitionId]]]:
         """Leaders with their partitions, this node first, then in the order of preference."""
-        by_leader: dict[NodeId, list[GroupId]] = {}
-        for group in partitions:
-            leader = self._topology.leader(group)
+        by_leader: dict[NodeId, list[PartitionId]] = {}
+        for partition_id in partitions:
+            leader = self._topology.leader(partition_id)
             if leader is None:
-                leaderless.add(group)
+                leaderless.add(partition_id)
             else:
-                by_leader.setdefault(leader, []).append(group)
+                by_leader.setdefault(leader, []).append(partition_id)
         return sorted(by_leader.items(), key=lambda item: item[0] != self._node)
 
     def _unreachable(self, poll: Poll) -> GoQueueError:
         """Why nobody could be asked."""
-        group = poll.partitions[0]
-        replicas, reachable = self._topology.replicas(group), self._topology.reachable(group)
+        partition_id = poll.partitions[0]
+        replicas, reachable = (
+            self._topology.replicas(partition_id),
+            self._topology.reachable(partition_id),
+        )
         if not replicas:
-            return UnknownTopic(str(group.topic))
+            return UnknownTopic(str(partition_id.topic))
         if reachable * 2 <= len(replicas):
             return NoQuorum(
                 f"{reachable} of {len(replicas)} replicas can be reached",
@@ -448,7 +462,9 @@ class QueueReceiver:
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:
     """Where no partition may deliver, whoever asks should know why; else the others go on. That one
     is another's is told at once."""
-    stale = [(GroupId.unpack(packed), int(why)) for packed, kind, why in blocked if kind == STALE]
+    stale = [
+        (PartitionId.unpack(packed), int(why)) for packed, kind, why in blocked if kind == STALE
+    ]
     if stale:
         raise StaleGeneration(
             generation=max(generation for _id, generation in stale),

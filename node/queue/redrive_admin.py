@@ -10,7 +10,7 @@ from coordinator.errors import UnknownRedrive
 from coordinator.jobs.redrives import Redrive
 from delivery.entries.ops import CountResult, Redriven
 from goqueue.wire.errors import GoQueueError, Unavailable
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.api.dead_letters import DeadFilter, RedriveView
 from node.cluster.host import ClusterHost
 from node.cluster.topic_finder import TopicFinder
@@ -135,7 +135,7 @@ class PartitionDeadLetters:
             if left <= 0:
                 return DeadOffsets(offsets, (number, 0))
             request = dead_request(
-                GroupId(found.id, number),
+                PartitionId(found.id, number),
                 group_id,
                 which,
                 named,
@@ -165,7 +165,9 @@ class PartitionDeadLetters:
         """Sent again where an answer was lost: what moved then is not counted."""
         found = await self._finder.find(topic)
         op = Redriven(group_id, list(offsets), job, force)
-        result = (await self._calls.operations.put(GroupId(found.id, partition), [op])).results[0]
+        result = (await self._calls.operations.put(PartitionId(found.id, partition), [op])).results[
+            0
+        ]
         return (result.count, result.refused) if isinstance(result, CountResult) else (0, 0)
 
 

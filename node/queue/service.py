@@ -12,7 +12,7 @@ from delivery.entries.ops import RELEASE, Granted, Result, Settled
 from delivery.leader.dispatcher import Want
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.partition.host import PartitionHost
 from node.partition.reading.message_reader import row_bytes
 from node.peers.link import PeerLink
@@ -64,7 +64,7 @@ class QueueService:
         node: NodeId,
         replicas: Replicas,
         link: PeerLink,
-        confirm: Callable[[GroupId], Awaitable[object]],
+        confirm: Callable[[PartitionId], Awaitable[object]],
         tasks: TaskSet,
     ) -> None:
         """`confirm` returns once this node is known to lead the partition still, and to have
@@ -93,7 +93,9 @@ class QueueService:
             host = self._led(packed)
             if host is not None:
                 host.queue.reopen(request.group)
-                host.queue.asking.asked(request.group.id, request.member, host.log_time_ms())
+                host.queue.consumer_activity.asked(
+                    request.group.id, request.member, host.log_time_ms()
+                )
         partitions = deque(await self._known(taking))
         try:
             while partitions and taking.left > 0 and taking.bytes_left > 0:
@@ -104,7 +106,7 @@ class QueueService:
             raise
         for packed, _request_id in request.partitions:
             host = self._led(packed)
-            if host is not None and host.unread.concerns(request.group.id, host.log_time_ms()):
+            if host is not None and host.unreadable.concerns(request.group.id, host.log_time_ms()):
                 taking.answer.unread.append(packed)
         return taking.answer
 
@@ -190,7 +192,7 @@ class QueueService:
                 and not group.is_owned_by(request.member, request.generation)
             ):
                 try:
-                    await self._confirm(GroupId.unpack(packed))
+                    await self._confirm(PartitionId.unpack(packed))
                 except NotLeader:
                     taking.answer.moved.append((packed, self._leader(packed)))
                     continue
@@ -292,7 +294,7 @@ class QueueService:
         host.queue.give_back(group, result, len(rows))
         lost = [grant.offset for grant, row in zip(grants, rows, strict=False) if row is None]
         if lost:
-            host.unread.note(group, lost, host.log_time_ms() + UNREADABLE_RETRY_MS)
+            host.unreadable.note(group, lost, host.log_time_ms() + UNREADABLE_RETRY_MS)
             host.queue.put(
                 Settled(
                     group,
@@ -325,13 +327,13 @@ class QueueService:
         return answer
 
     def _led(self, packed: bytes) -> PartitionHost | None:
-        host = self._replicas.find(GroupId.unpack(packed))
+        host = self._replicas.find(PartitionId.unpack(packed))
         return host if host is not None and host.is_leader else None
 
     def _leader(self, packed: bytes) -> str | None:
         """Who leads, as a hint: never this node, which has just said that it does not."""
-        host = self._replicas.find(GroupId.unpack(packed))
-        leader = None if host is None else host.group.leader
+        host = self._replicas.find(PartitionId.unpack(packed))
+        leader = None if host is None else host.raft_group.leader
         return None if leader == self._node else leader
 
     async def _serve_take(self, _peer: NodeId, payload: bytes) -> bytes:

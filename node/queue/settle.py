@@ -33,7 +33,7 @@ from goqueue.wire.errors import (
     StaleGeneration,
     UnknownGroup,
 )
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from node.api.claims import NOBODY, Claim
 from node.api.queue import SettleRequest, SettleView
 from node.cluster.host import ClusterHost
@@ -108,8 +108,8 @@ class Settles:
     ) -> list[SettleView | GoQueueError]:
         named = None if group is None else await self._groups.find(group)
         results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
-        places: dict[tuple[GroupId, int], _Place] = {}
-        found: dict[GroupId, dict[_Kind, _Alike]] = {}
+        places: dict[tuple[PartitionId, int], _Place] = {}
+        found: dict[PartitionId, dict[_Kind, _Alike]] = {}
         receipts: dict[int, tuple[Receipt, str, str]] = {}
         read = await self._read([request.receipt for request in requests])
         for row, (request, receipt) in enumerate(zip(requests, read, strict=True)):
@@ -177,7 +177,7 @@ class Settles:
         return found
 
     async def _settle(
-        self, partition: GroupId, kinds: dict[_Kind, _Alike], claim: Claim
+        self, partition: PartitionId, kinds: dict[_Kind, _Alike], claim: Claim
     ) -> list[tuple[int, tuple[Settle, SettledResult] | GoQueueError]]:
         """(row, what became of it) for all receipts of one partition."""
         operations = [
@@ -268,7 +268,7 @@ def _view(
         outcome=settle.outcome,
         attempts=settle.attempts,
         visible_at_ms=settle.visible_at_ms,
-        floor=Offset(result.floor),
+        committed_offset=Offset(result.committed_offset),
         advanced=result.advanced,
         in_flight=result.in_flight,
     )

@@ -14,7 +14,7 @@ from delivery.group.failures import DeadLetter
 from delivery.group.lag import delayed_count, lag_count, lag_ms
 from delivery.group.state import GroupState
 from goqueue.wire.errors import NotFound
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.api.delays import DelayedView
 from node.api.figures import GroupPartitionView, PartitionQueueStats
 from node.partition.host import PartitionHost
@@ -62,7 +62,7 @@ class QueueViews:
 
     async def peek(self, request: PeekRequest) -> PeekAnswer:
         """What the group would be given next."""
-        host = await self._partitions.confirmed(GroupId.unpack(request.partition))
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
         await host.queue.opened(request.group)
         group = host.state.queue.groups.get(request.group.id)
         if group is None:
@@ -74,7 +74,7 @@ class QueueViews:
 
     async def dead(self, request: DeadRequest) -> DeadAnswer:
         """Dead letters that match, in the order of offsets."""
-        host = await self._partitions.confirmed(GroupId.unpack(request.partition))
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
         group = host.state.queue.groups.get(request.group)
         if group is None:
             return DeadAnswer([], -1, 0, {})
@@ -98,7 +98,7 @@ class QueueViews:
     async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
         """Delayed messages, soonest first; or the one at an offset. Raises `NotFound` for one that
         never had a delay."""
-        host = await self._partitions.confirmed(GroupId.unpack(request.partition))
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
         queue = host.state.queue
         if request.offset >= 0:
             return DelayedAnswer([_find(host, Offset(request.offset))], len(queue.hidden))
@@ -110,7 +110,7 @@ class QueueViews:
         ]
         return DelayedAnswer(views, len(queue.hidden))
 
-    async def figures(self, partitions: Iterable[GroupId]) -> FiguresAnswer:
+    async def figures(self, partitions: Iterable[PartitionId]) -> FiguresAnswer:
         """Of those led here."""
         answer = FiguresAnswer([], [])
         for host in await self._partitions.all_confirmed(partitions):
@@ -119,7 +119,7 @@ class QueueViews:
             answer.dead.append((host.id.pack(), {name: why for name, why in dead.items() if why}))
         return answer
 
-    def unconfirmed(self, topic: str, partition: GroupId) -> PartitionQueueStats:
+    def unconfirmed(self, topic: str, partition: PartitionId) -> PartitionQueueStats:
         """What this node knows of a partition whose leader does not tell: its replica's figures,
         or none."""
         host = self._partitions.replicas.find(partition)
@@ -144,8 +144,8 @@ class QueueViews:
         return rpc.encode(await self.delayed(rpc.decode_request(payload, DelayedRequest)))
 
     async def _serve_figures(self, _peer: NodeId, payload: bytes) -> bytes:
-        request = rpc.decode_request(payload, rpc.GroupsRequest)
-        return rpc.encode(await self.figures(map(GroupId.unpack, request.groups)))
+        request = rpc.decode_request(payload, rpc.PartitionsRequest)
+        return rpc.encode(await self.figures(map(PartitionId.unpack, request.partitions)))
 
 
 def partition_stats(host: PartitionHost, groups: Iterable[GroupState]) -> PartitionQueueStats:
@@ -169,32 +169,32 @@ def partition_stats(host: PartitionHost, groups: Iterable[GroupState]) -> Partit
 
 
 def _group_view(host: PartitionHost, group: GroupState) -> GroupPartitionView:
-    tally, now_ms = group.tally, host.log_time_ms()
+    counters, now_ms = group.counters, host.log_time_ms()
     ready = group.ready_count()
     return GroupPartitionView(
         topic=host.topic,
         partition=host.id.partition,
-        floor=Offset(group.floor),
+        committed_offset=Offset(group.committed_offset),
         end=host.end_offset,
         ready=ready,
         in_flight=len(group.leases),
         waiting=group.waiting_count(),
         dead=len(group.dead),
-        acked=tally.acked,
-        nacked=tally.nacked,
-        rejected=tally.rejected,
-        expired=tally.expired,
-        redelivered=tally.redelivered,
-        delivered=tally.delivered,
-        fallen=tally.fallen,
+        acked=counters.acked,
+        nacked=counters.nacked,
+        rejected=counters.rejected,
+        expired=counters.expired,
+        redelivered=counters.redelivered,
+        delivered=counters.delivered,
+        fallen=counters.fallen,
         halted=group.halted,
         lane_pending=list(group.ready.counts()),
         lane_wait_ms=group.lane_heads(now_ms),
-        lane_wait_ms_max=list(tally.wait_ms_max),
-        lane_wait_ms_sum=list(tally.wait_ms_sum),
-        lane_waits=list(tally.waits),
-        extended=tally.extended,
-        died=tally.dead,
+        lane_wait_ms_max=list(counters.wait_ms_max),
+        lane_wait_ms_sum=list(counters.wait_ms_sum),
+        lane_waits=list(counters.waits),
+        extended=counters.extended,
+        died=counters.dead,
         parked=_parked(host, group),
         lag=lag_count(group),
         lag_ms=lag_ms(group, now_ms),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.store.directory import Store
 
 DAMAGED = "damaged"
@@ -22,12 +22,16 @@ ALL = "*"
 
 def damaged_replicas(store: Store) -> list[str]:
     """What to tell of this node's own."""
-    found = [str(group) for group in store.groups() if store.group(group).quarantined]
+    found = [
+        str(partition_id)
+        for partition_id in store.partition_ids()
+        if store.partition_log(partition_id).quarantined
+    ]
     return found if len(found) <= TOLD_MAX else [ALL]
 
 
-def is_damaged(hello: Mapping[str, Any], group: GroupId) -> bool:
+def is_damaged(hello: Mapping[str, Any], partition_id: PartitionId) -> bool:
     """Whether a node has told that its replica of this group is damaged; nodes of 0.1.0 tell
     nothing."""
     told = hello.get(DAMAGED)
-    return isinstance(told, list) and (ALL in told or str(group) in told)
+    return isinstance(told, list) and (ALL in told or str(partition_id) in told)

@@ -19,9 +19,9 @@ import structlog
 
 from coordinator.cluster.state import ClusterState, PartitionPlacement, Topic
 from coordinator.topics.settings import TopicConfig
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, PartitionId, Voter
 from log.errors import LogError, StoreFailed
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.partition.host import NodeParts, PartitionHost, PartitionSettings
 from raft.group import RaftGroup
@@ -39,13 +39,13 @@ class Hosted(StateMachine, Protocol):
     that was started with it, after which Raft may call it; `close` ends what waits there."""
 
     @property
-    def id(self) -> GroupId: ...
+    def id(self) -> PartitionId: ...
 
     @property
-    def log(self) -> GroupLog: ...
+    def log(self) -> PartitionLog: ...
 
     @property
-    def group(self) -> RaftGroup: ...
+    def raft_group(self) -> RaftGroup: ...
 
     @property
     def is_leader(self) -> bool: ...
@@ -56,7 +56,7 @@ class Hosted(StateMachine, Protocol):
     @property
     def has_leader_soon(self) -> bool: ...
 
-    def attach(self, group: RaftGroup) -> None: ...
+    def attach(self, raft_group: RaftGroup) -> None: ...
 
     def topic_changed(self, config: TopicConfig) -> None: ...
 
@@ -64,7 +64,7 @@ class Hosted(StateMachine, Protocol):
 
 
 Host = TypeVar("Host", bound=Hosted)
-Make = Callable[[GroupId, Topic, GroupLog, int], Host]
+Make = Callable[[PartitionId, Topic, PartitionLog, int], Host]
 """Makes the replica of a partition, over its log; the number is the index of the command that added
 the partition to a topic that was there, 0 for none."""
 
@@ -89,12 +89,12 @@ class ReplicasOf(Generic[Host]):
         self._raft = raft
         self._make = make
         self._pending_bytes = pending_bytes
-        self._hosts: dict[GroupId, Host] = {}
-        self._held: set[GroupId] = set()
+        self._hosts: dict[PartitionId, Host] = {}
+        self._held: set[PartitionId] = set()
         self._began = False
-        self.refused: dict[GroupId, str] = {}
+        self.refused: dict[PartitionId, str] = {}
         """Replicas that can't be started from what their directories hold, and why."""
-        self.waiting: list[GroupId] = []
+        self.waiting: list[PartitionId] = []
         """Those to be founded once the cluster state is as new as it has been here."""
 
     @property
@@ -102,8 +102,8 @@ class ReplicasOf(Generic[Host]):
         """Bytes of publishes in flight on this node."""
         return self._pending_bytes()
 
-    def find(self, group: GroupId) -> Host | None:
-        return self._hosts.get(group)
+    def find(self, partition_id: PartitionId) -> Host | None:
+        return self._hosts.get(partition_id)
 
     def all(self) -> list[Host]:
         return list(self._hosts.values())
@@ -117,14 +117,15 @@ class ReplicasOf(Generic[Host]):
         hosts = [
             host
             for number in range(len(topic.partitions))
-            if (host := self._hosts.get(GroupId(topic.id, number))) is not None
-            and self._me in host.group.voters
+            if (host := self._hosts.get(PartitionId(topic.id, number))) is not None
+            and self._me in host.raft_group.voters
         ]
         return all(
-            host.group.leader is not None and (host.group.leader != self._me.node or host.is_leader)
+            host.raft_group.leader is not None
+            and (host.raft_group.leader != self._me.node or host.is_leader)
             for host in hosts
         ) and all(
-            GroupId(topic.id, number) in self._hosts
+            PartitionId(topic.id, number) in self._hosts
             for number, placement in enumerate(topic.partitions)
             if placement.may_found(self._me)
         )
@@ -150,178 +151,203 @@ class ReplicasOf(Generic[Host]):
         started."""
         if not self._began:
             return None
-        return sum(host.group.applied_index for host in self._catching_up())
+        return sum(host.raft_group.applied_index for host in self._catching_up())
 
     async def reconcile(self, state: ClusterState, *, may_found: bool = True) -> None:
         """Make what runs here what the state says. A replica that can't be started is named in
         `refused`, and stops no other. Without `may_found`, where the state may be older than one
         that was known here, none begins with nothing: those are `waiting`."""
         wanted = self._wanted(state)
-        for group in [group for group in self._hosts if state.placement(group) is None]:
-            self._stop(group)
+        for partition_id in [
+            partition_id for partition_id in self._hosts if state.placement(partition_id) is None
+        ]:
+            self._stop(partition_id)
         self._forget_deleted(state)
         left = self._left(state, wanted)
         self.refused = {g: why for g, why in self.refused.items() if g in wanted or g in left}
         self.waiting = []
         started = 0
-        for group in [*wanted, *left]:
-            placement, topic = state.placement(group), state.topic_of(group.topic)
+        for partition_id in [*wanted, *left]:
+            placement, topic = state.placement(partition_id), state.topic_of(partition_id.topic)
             if placement is None or topic is None:
                 continue  # deleted while others were being started
-            host = self._hosts.get(group)
+            host = self._hosts.get(partition_id)
             if host is not None:
                 host.topic_changed(topic.config)
-            elif group not in self.refused and group not in self._held:
-                as_created = state.layout.is_as_created(group)
+            elif partition_id not in self.refused and partition_id not in self._held:
+                as_created = state.layout.is_as_created(partition_id)
                 founds = placement.may_found(self._me, is_as_created=as_created)
-                if founds and not may_found and self._is_empty(group):
-                    self.waiting.append(group)
+                if founds and not may_found and self._is_empty(partition_id):
+                    self.waiting.append(partition_id)
                     continue
-                self._try_to_start(group, topic, placement, founds=founds)
+                self._try_to_start(partition_id, topic, placement, founds=founds)
                 started += 1
                 if started % STARTS_A_TURN == 0:
                     await asyncio.sleep(0)
-        for group in left:
-            if group not in wanted and self._is_removed(state, group):
-                self.retire(group)
+        for partition_id in left:
+            if partition_id not in wanted and self._is_removed(state, partition_id):
+                self.retire(partition_id)
         self._began = True
 
-    def strays(self, state: ClusterState) -> list[GroupId]:
+    def orphans(self, state: ClusterState) -> list[PartitionId]:
         """Replicas that run here, that the state does not name, and of which it is not known that
         they were removed; but for damaged ones."""
         return [
-            group
-            for group in self._left(state, self._wanted(state))
-            if (host := self._hosts.get(group)) is not None
+            partition_id
+            for partition_id in self._left(state, self._wanted(state))
+            if (host := self._hosts.get(partition_id)) is not None
             and not host.log.quarantined
-            and not self._is_removed(state, group)
+            and not self._is_removed(state, partition_id)
         ]
 
-    def retire(self, group: GroupId) -> None:
+    def retire(self, partition_id: PartitionId) -> None:
         """The replica takes part no more: it stops, and only its promises stay."""
-        if group in self._hosts:
-            self._stop(group)
-        self._raft.retire_group(group)
-        self.refused.pop(group, None)
-        _log.info("replica_moved_away", group=str(group))
+        if partition_id in self._hosts:
+            self._stop(partition_id)
+        self._raft.retire_raft_group(partition_id)
+        self.refused.pop(partition_id, None)
+        _log.info("replica_moved_away", group=str(partition_id))
 
-    def healed(self, group: GroupId) -> None:
+    def healed(self, partition_id: PartitionId) -> None:
         """The group's log is whole again: its replica starts anew with the next `reconcile`, from
         what the log holds. A leader has read past the damage, and leads on."""
-        self.refused.pop(group, None)
-        host = self._hosts.get(group)
+        self.refused.pop(partition_id, None)
+        host = self._hosts.get(partition_id)
         if host is not None and not host.is_leader:
-            self._stop(group)
+            self._stop(partition_id)
 
-    def hold(self, group: GroupId) -> bool:
+    def hold(self, partition_id: PartitionId) -> bool:
         """Stop the replica, if it runs, and don't start it before `release`: its log is going to
         be another one. False for the cluster's own group, which is not kept here."""
-        if group == CLUSTER_GROUP:
+        if partition_id == CLUSTER_GROUP:
             return False
-        self._held.add(group)
-        if group in self._hosts:
-            self._stop(group)
+        self._held.add(partition_id)
+        if partition_id in self._hosts:
+            self._stop(partition_id)
         return True
 
-    def is_held(self, group: GroupId) -> bool:
+    def is_held(self, partition_id: PartitionId) -> bool:
         """Whether it waits for another log."""
-        return group in self._held
+        return partition_id in self._held
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         """The replica may start again, with the next `reconcile`."""
-        self._held.discard(group)
-        self.refused.pop(group, None)
+        self._held.discard(partition_id)
+        self.refused.pop(partition_id, None)
 
     def stop_all(self) -> None:
-        for group in list(self._hosts):
-            self._stop(group)
+        for partition_id in list(self._hosts):
+            self._stop(partition_id)
 
     # private
 
     def _catching_up(self) -> list[Host]:
         return [host for host in self.all() if host.is_replaying and host.has_leader_soon]
 
-    def _wanted(self, state: ClusterState) -> dict[GroupId, None]:
+    def _wanted(self, state: ClusterState) -> dict[PartitionId, None]:
         return dict.fromkeys(state.layout.held_by(self._me))
 
-    def _left(self, state: ClusterState, wanted: Collection[GroupId]) -> list[GroupId]:
+    def _left(self, state: ClusterState, wanted: Collection[PartitionId]) -> list[PartitionId]:
         """Replicas that hold something here though the state as known now names none. Those that
         don't run do so, until it is known that they were removed."""
         return [
-            group
-            for group in self._store.groups()
-            if group not in wanted
-            and group not in self._held
-            and state.placement(group) is not None
-            and (group in self._hosts or self._is_mine(state, group))
+            partition_id
+            for partition_id in self._store.partition_ids()
+            if partition_id not in wanted
+            and partition_id not in self._held
+            and state.placement(partition_id) is not None
+            and (partition_id in self._hosts or self._is_mine(state, partition_id))
         ]
 
-    def _is_mine(self, state: ClusterState, group: GroupId) -> bool:
+    def _is_mine(self, state: ClusterState, partition_id: PartitionId) -> bool:
         """Whether there is a log, and the state means no other data directory of this node."""
-        named = [one for one in state.layout.holders(group) if one.node == self._me.node]
-        return self._store.group(group).last_index > 0 and all(one == self._me for one in named)
+        named = [one for one in state.layout.holders(partition_id) if one.node == self._me.node]
+        return self._store.partition_log(partition_id).last_index > 0 and all(
+            one == self._me for one in named
+        )
 
-    def _is_removed(self, state: ClusterState, group: GroupId) -> bool:
+    def _is_removed(self, state: ClusterState, partition_id: PartitionId) -> bool:
         """Whether a configuration without this replica has committed after all that its log tells
         of. It was asked before the state named this node: what has begun since is not known here.
         """
-        truth = state.layout.configuration(group)
-        if truth is None or group in self._held or self._me in state.layout.holders(group):
+        truth = state.layout.configuration(partition_id)
+        if (
+            truth is None
+            or partition_id in self._held
+            or self._me in state.layout.holders(partition_id)
+        ):
             return False
-        if truth.index > self._store.group(group).last_index:
+        if truth.index > self._store.partition_log(partition_id).last_index:
             return True
-        host = self._hosts.get(group)
+        host = self._hosts.get(partition_id)
         if host is None or host.log.quarantined:
             return False
-        return truth.index >= host.group.configuration.index
+        return truth.index >= host.raft_group.configuration.index
 
-    def _is_empty(self, group: GroupId) -> bool:
-        return group not in self._store.groups() or self._store.group(group).last_index == 0
+    def _is_empty(self, partition_id: PartitionId) -> bool:
+        return (
+            partition_id not in self._store.partition_ids()
+            or self._store.partition_log(partition_id).last_index == 0
+        )
 
     def _try_to_start(
-        self, group: GroupId, topic: Topic, placement: PartitionPlacement, *, founds: bool
+        self,
+        partition_id: PartitionId,
+        topic: Topic,
+        placement: PartitionPlacement,
+        *,
+        founds: bool,
     ) -> None:
         try:
-            self._start(group, topic, placement, founds=founds)
+            self._start(partition_id, topic, placement, founds=founds)
         except StoreFailed:
             raise
         except Exception as error:  # noqa: BLE001 - one replica's fault is not the others'
-            self.refused[group] = str(error)
-            _log.exception("replica_not_started", group=str(group))
+            self.refused[partition_id] = str(error)
+            _log.exception("replica_not_started", group=str(partition_id))
 
     def _start(
-        self, group: GroupId, topic: Topic, placement: PartitionPlacement, *, founds: bool
+        self,
+        partition_id: PartitionId,
+        topic: Topic,
+        placement: PartitionPlacement,
+        *,
+        founds: bool,
     ) -> None:
         """One that was named after the partition was created, and holds nothing yet, learns from
         its leader who takes part."""
-        exists = group in self._store.groups()
-        log = self._store.group(group) if exists else self._store.create_group(group)
+        exists = partition_id in self._store.partition_ids()
+        log = (
+            self._store.partition_log(partition_id)
+            if exists
+            else self._store.create_log(partition_id)
+        )
         if log.untrusted:
-            raise LogError(f"what this node holds of {group} waits to be copied anew")
-        host = self._make(group, topic, log, placement.created)
-        raft_group = self._raft.start_group(
-            group,
+            raise LogError(f"what this node holds of {partition_id} waits to be copied anew")
+        host = self._make(partition_id, topic, log, placement.created)
+        raft_group = self._raft.start_raft_group(
+            partition_id,
             placement.creators if founds or log.last_index else (),
             host,
             bootstrap=founds,
-            created_ms=topic.founded_ms(group.partition),
+            created_ms=topic.founded_ms(partition_id.partition),
             preferred=placement.preferred,
         )
         host.attach(raft_group)
-        self._hosts[group] = host
+        self._hosts[partition_id] = host
 
-    def _stop(self, group: GroupId) -> None:
-        host = self._hosts.pop(group)
-        self._raft.stop_group(group)
+    def _stop(self, partition_id: PartitionId) -> None:
+        host = self._hosts.pop(partition_id)
+        self._raft.stop_raft_group(partition_id)
         host.close()
 
     def _forget_deleted(self, state: ClusterState) -> None:
         """Delete the files of topics that were deleted, also while this node was away."""
-        for group in self._store.groups():
-            if group != CLUSTER_GROUP and state.is_deleted(group.topic):
-                _log.info("replica_deleted", group=str(group))
-                self._store.remove_group(group)
-                self._held.discard(group)
+        for partition_id in self._store.partition_ids():
+            if partition_id != CLUSTER_GROUP and state.is_deleted(partition_id.topic):
+                _log.info("replica_deleted", group=str(partition_id))
+                self._store.remove_log(partition_id)
+                self._held.discard(partition_id)
 
 
 Replicas = ReplicasOf[PartitionHost]
@@ -331,9 +357,11 @@ Replicas = ReplicasOf[PartitionHost]
 def partition_hosts(settings: PartitionSettings, parts: NodeParts) -> Make[PartitionHost]:
     """Makes what serves a partition on a node."""
 
-    def make(group: GroupId, topic: Topic, log: GroupLog, created: int) -> PartitionHost:
+    def make(
+        partition_id: PartitionId, topic: Topic, log: PartitionLog, created: int
+    ) -> PartitionHost:
         return PartitionHost(
-            id=group,
+            id=partition_id,
             topic=topic.name,
             config=topic.config,
             log=log,

@@ -15,7 +15,7 @@ import structlog
 from coordinator.cluster.state import ClusterState
 from coordinator.placement.steps import Seen, is_left_out
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, Voter
+from goqueue.wire.types import PartitionId, Voter
 from node.replicas.local import Hosted
 from node.runtime.periodic import Periodic
 
@@ -31,14 +31,14 @@ _log = structlog.get_logger("replicas")
 class Retiring(Protocol):
     """The replicas of this node, as `node.replicas.local` has them."""
 
-    def strays(self, state: ClusterState) -> list[GroupId]: ...
+    def orphans(self, state: ClusterState) -> list[PartitionId]: ...
 
-    def find(self, group: GroupId) -> Hosted | None: ...
+    def find(self, partition_id: PartitionId) -> Hosted | None: ...
 
-    def retire(self, group: GroupId) -> None: ...
+    def retire(self, partition_id: PartitionId) -> None: ...
 
 
-class Strays:
+class OrphanReplicas:
     """A service. `ask` tells what a partition's leader sees; it raises GoQueueError."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Strays:
         me: Voter,
         replicas: Retiring,
         state: Callable[[], ClusterState],
-        ask: Callable[[GroupId], Awaitable[Seen]],
+        ask: Callable[[PartitionId], Awaitable[Seen]],
         *,
         look_s: float = LOOK_S,
     ) -> None:
@@ -54,9 +54,9 @@ class Strays:
         self._replicas = replicas
         self._state = state
         self._ask = ask
-        self._met: set[GroupId] = set()
+        self._met: set[PartitionId] = set()
         self._turns = 0
-        self._asked: dict[GroupId, int] = {}
+        self._asked: dict[PartitionId, int] = {}
         """In which look they were asked about last."""
         self._looks = Periodic("strays", self.look, look_s, _log, "strays_not_judged")
 
@@ -68,32 +68,38 @@ class Strays:
 
     async def look(self) -> None:
         """Retire the strays that take part no more, by what their leaders tell."""
-        strays = self._replicas.strays(self._state())
-        met, self._met = self._met, set(strays)
+        orphans = self._replicas.orphans(self._state())
+        met, self._met = self._met, set(orphans)
         # Those that were not asked for longest first: some may have no leader for good.
-        known = sorted((group for group in strays if group in met), key=self._turn)
-        self._asked = {group: look for group, look in self._asked.items() if group in self._met}
+        known = sorted(
+            (partition_id for partition_id in orphans if partition_id in met), key=self._turn
+        )
+        self._asked = {
+            partition_id: look
+            for partition_id, look in self._asked.items()
+            if partition_id in self._met
+        }
         self._turns += 1
-        for group in known[:ASKED_MAX]:
-            self._asked[group] = self._turns
+        for partition_id in known[:ASKED_MAX]:
+            self._asked[partition_id] = self._turns
             try:
-                await self._look_at(group)
+                await self._look_at(partition_id)
             except GoQueueError as error:
-                _log.debug("stray_not_judged", group=str(group), problem=error.message)
+                _log.debug("stray_not_judged", group=str(partition_id), problem=error.message)
 
-    def _turn(self, group: GroupId) -> int:
-        return self._asked.get(group, 0)
+    def _turn(self, partition_id: PartitionId) -> int:
+        return self._asked.get(partition_id, 0)
 
-    async def _look_at(self, group: GroupId) -> None:
+    async def _look_at(self, partition_id: PartitionId) -> None:
         """What arrives while the leader is asked may be newer than its answer."""
-        host = self._replicas.find(group)
+        host = self._replicas.find(partition_id)
         if host is None:
             return
-        known = host.group.configuration
-        seen = await self._ask(group)
-        if self._replicas.find(group) is not host or host.group.configuration != known:
+        known = host.raft_group.configuration
+        seen = await self._ask(partition_id)
+        if self._replicas.find(partition_id) is not host or host.raft_group.configuration != known:
             return
-        if group not in self._replicas.strays(self._state()):
+        if partition_id not in self._replicas.orphans(self._state()):
             return
         if is_left_out(self._me, seen, host.log.hard_state.term):
-            self._replicas.retire(group)
+            self._replicas.retire(partition_id)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from goqueue.wire.errors import NotLeader, OffsetOutOfRange, Timeout, Unavailable
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from log.errors import Damaged, EntryDamaged
 from node.api.records import AppendResult, Slice, StoredBatch
 from node.partition.host import PartitionHost
@@ -35,14 +35,14 @@ class PartitionService:
         link.handle(rpc.APPEND, self._append)
         link.handle(rpc.READ, self._read)
         link.handle(rpc.OFFSET_AT, self._offset_at)
-        link.handle(rpc.ENDS, self._ends)
+        link.handle(rpc.ENDS, self._offsets)
         link.handle(rpc.TRACE, self._trace)
 
     # for this node's own front
 
     async def append(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         batch: bytes,
         *,
         request_id: int,
@@ -50,7 +50,7 @@ class PartitionService:
         deadline_s: float,
     ) -> AppendResult:
         """Append as leader. `Timeout` (outcome unknown) where the entry didn't apply in time."""
-        done = self._host(group).append(batch, request_id=request_id, validated=validated)
+        done = self._host(partition_id).append(batch, request_id=request_id, validated=validated)
         try:
             async with asyncio.timeout(deadline_s):
                 return await done
@@ -63,7 +63,7 @@ class PartitionService:
         Where that reaches the end, or the end is asked for, this node is known to have led after
         the call, and the end is no older. Raises `NotLeader` where no majority says so.
         """
-        host = self._host(GroupId.unpack(request.group))
+        host = self._host(PartitionId.unpack(request.partition))
         self._require_leader(host)
         with _mended_soon(host):
             try:
@@ -91,7 +91,7 @@ class PartitionService:
             return found
         wait_s = request.wait_ms / 1000
         if request.to_time_ms is not None:
-            wait_s = min(wait_s, (request.to_time_ms - host.group.log_time_ms()) / 1000)
+            wait_s = min(wait_s, (request.to_time_ms - host.raft_group.log_time_ms()) / 1000)
             if wait_s <= 0:  # whatever comes now is at or after the end that was asked for
                 return found
         if not await host.wait_for_records(found.next_offset, wait_s):
@@ -121,48 +121,50 @@ class PartitionService:
                 return Slice(batches, offset, found.log_start, found.end_offset, seen)
             await asyncio.sleep(0)
 
-    async def offset_at(self, group: GroupId, time_ms: int) -> Offset:
+    async def offset_at(self, partition_id: PartitionId, time_ms: int) -> Offset:
         """First offset at or after the time, as leader; the end where there is none."""
-        host = self._host(group)
+        host = self._host(partition_id)
         await self._confirm(host)
         with _mended_soon(host):
             await time_at_hand(host.log, time_ms)
             found = host.reader.offset_at(time_ms)
         return host.end_offset if found is None else found
 
-    async def ends(self, groups: list[GroupId], *, linear: bool) -> list[rpc.PartitionEnds]:
+    async def offsets(
+        self, partition_ids: list[PartitionId], *, linear: bool
+    ) -> list[rpc.PartitionOffsets]:
         """What is known here of each partition; with `linear`, only of those led here, as of a
         moment after the question: what is not confirmed in time holds up no other."""
         if not linear:
-            return [self._describe(host) for host in self._hosts(groups)]
-        return [self._describe(host) for host in await self.all_confirmed(groups)]
+            return [self._describe(host) for host in self._hosts(partition_ids)]
+        return [self._describe(host) for host in await self.all_confirmed(partition_ids)]
 
-    async def trace(self, group: GroupId, offset: Offset) -> rpc.TraceAnswer:
+    async def trace(self, partition_id: PartitionId, offset: Offset) -> rpc.TraceAnswer:
         """The message's timeline, as leader. Raises `NotFound`."""
-        host = self._host(group)
+        host = self._host(partition_id)
         await self._confirm(host)
         with _mended_soon(host):
             return await trace_message(host, offset)
 
-    def leading(self, group: GroupId) -> PartitionHost:
+    def leading(self, partition_id: PartitionId) -> PartitionHost:
         """The partition's replica here, which leads as far as it knows. Raises `NotLeader`."""
-        host = self.replicas.find(group)
+        host = self.replicas.find(partition_id)
         if host is None or not host.is_leader:
-            raise NotLeader(None if host is None else host.group.leader)
+            raise NotLeader(None if host is None else host.raft_group.leader)
         return host
 
-    async def confirmed(self, group: GroupId) -> PartitionHost:
+    async def confirmed(self, partition_id: PartitionId) -> PartitionHost:
         """The partition's replica here once it is known to lead: what it has applied then is no
         older than the question. Raises `NotLeader`."""
-        host = self._host(group)
+        host = self._host(partition_id)
         await self._confirm(host)
         return host
 
-    async def all_confirmed(self, groups: Iterable[GroupId]) -> list[PartitionHost]:
+    async def all_confirmed(self, partition_ids: Iterable[PartitionId]) -> list[PartitionHost]:
         """As `confirmed`, those of which a majority says so in time."""
         asked = {
             asyncio.ensure_future(self._confirm(host)): host
-            for host in self._hosts(groups)
+            for host in self._hosts(partition_ids)
             if host.is_leader
         }
         if not asked:
@@ -177,8 +179,10 @@ class PartitionService:
     # for peers
 
     async def _append(self, _peer: NodeId, payload: bytes) -> bytes:
-        group, request_id, validated, batch = rpc.decode_append(payload)
-        result = await self._host(group).append(batch, request_id=request_id, validated=validated)
+        partition_id, request_id, validated, batch = rpc.decode_append(payload)
+        result = await self._host(partition_id).append(
+            batch, request_id=request_id, validated=validated
+        )
         return rpc.encode_appended(result)
 
     async def _read(self, _peer: NodeId, payload: bytes) -> bytes:
@@ -186,25 +190,29 @@ class PartitionService:
 
     async def _offset_at(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, rpc.OffsetRequest)
-        offset = await self.offset_at(GroupId.unpack(request.group), request.value)
+        offset = await self.offset_at(PartitionId.unpack(request.partition), request.value)
         return offset.to_bytes(8, "little")
 
-    async def _ends(self, _peer: NodeId, payload: bytes) -> bytes:
-        request = rpc.decode_request(payload, rpc.GroupsRequest)
-        groups = [GroupId.unpack(group) for group in request.groups]
-        return rpc.encode(rpc.EndsAnswer(await self.ends(groups, linear=request.linear)))
+    async def _offsets(self, _peer: NodeId, payload: bytes) -> bytes:
+        request = rpc.decode_request(payload, rpc.PartitionsRequest)
+        partition_ids = [PartitionId.unpack(partition) for partition in request.partitions]
+        return rpc.encode(
+            rpc.PartitionOffsetsAnswer(await self.offsets(partition_ids, linear=request.linear))
+        )
 
     async def _trace(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, rpc.OffsetRequest)
-        return rpc.encode(await self.trace(GroupId.unpack(request.group), Offset(request.value)))
+        return rpc.encode(
+            await self.trace(PartitionId.unpack(request.partition), Offset(request.value))
+        )
 
     # private
 
-    def _hosts(self, groups: Iterable[GroupId]) -> list[PartitionHost]:
-        return [host for host in map(self.replicas.find, groups) if host is not None]
+    def _hosts(self, partition_ids: Iterable[PartitionId]) -> list[PartitionHost]:
+        return [host for host in map(self.replicas.find, partition_ids) if host is not None]
 
-    def _host(self, group: GroupId) -> PartitionHost:
-        host = self.replicas.find(group)
+    def _host(self, partition_id: PartitionId) -> PartitionHost:
+        host = self.replicas.find(partition_id)
         if host is None:
             raise NotLeader(None)
         return host
@@ -212,7 +220,7 @@ class PartitionService:
     @staticmethod
     def _require_leader(host: PartitionHost) -> None:
         if not host.is_leader:
-            raise NotLeader(host.group.leader)
+            raise NotLeader(host.raft_group.leader)
 
     async def _confirm(self, host: PartitionHost) -> None:
         """Return once this node is known to have led after the call: what it has applied then is
@@ -224,7 +232,7 @@ class PartitionService:
             if not done.done():
                 done.set_result(ok)
 
-        host.group.read_index(answered)
+        host.raft_group.read_index(answered)
         try:
             async with asyncio.timeout(READ_INDEX_TIMEOUT_S):
                 confirmed = await done
@@ -234,12 +242,12 @@ class PartitionService:
             raise NotLeader(None)
 
     @staticmethod
-    def _describe(host: PartitionHost) -> rpc.PartitionEnds:
-        return rpc.PartitionEnds(
+    def _describe(host: PartitionHost) -> rpc.PartitionOffsets:
+        return rpc.PartitionOffsets(
             host.id.pack(),
             host.state.first_offset,
             host.state.next_offset,
-            host.group.leader,
+            host.raft_group.leader,
             host.in_sync(),
             host.log.size_bytes,
             host.is_leader,

@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from coordinator.cluster.state import ClusterState
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.runtime.periodic import Periodic
 
 RETRY_S = 1.0
@@ -32,7 +32,7 @@ class Kept(Protocol):
     """The replicas of this node, as `node.replicas.local` has them."""
 
     @property
-    def waiting(self) -> list[GroupId]: ...
+    def waiting(self) -> list[PartitionId]: ...
 
     async def reconcile(self, state: ClusterState, *, may_found: bool) -> None: ...
 

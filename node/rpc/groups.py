@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 
 HEARD = "group_heard"
 SILENT = "group_silent"
 IN_FLIGHT = "group_in_flight"
 
 
-class HeardRequest(GroupRequest, array_like=True, frozen=True):
+class HeardRequest(PartitionRequest, array_like=True, frozen=True):
     """Signs of life of these members, (group, member) each, for who leads the cluster group."""
 
     members: list[tuple[int, str]]
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return ()
 
 
@@ -29,12 +29,12 @@ class HeardAnswer(msgspec.Struct, array_like=True, frozen=True):
     applied: int = 0
 
 
-class SilentRequest(GroupRequest, array_like=True, frozen=True):
+class SilentRequest(PartitionRequest, array_like=True, frozen=True):
     """For how long the members of these groups were not heard of."""
 
     groups: list[int]
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return ()
 
 
@@ -44,14 +44,14 @@ class SilentAnswer(msgspec.Struct, array_like=True, frozen=True):
     silent_ms: dict[int, dict[str, int]]
 
 
-class InFlightRequest(GroupRequest, array_like=True, frozen=True):
+class InFlightRequest(PartitionRequest, array_like=True, frozen=True):
     """How many messages a member has in flight in a partition, of its leader."""
 
     partition: bytes
     group: int
     member: str
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 

@@ -13,9 +13,9 @@ import msgspec
 from coordinator.placement.steps import Seen, Step
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import BadRequest
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Voter
 from goqueue.wire.unreadable import UNREADABLE
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 
 SEEN = "move_seen"
 STEP = "move_step"
@@ -26,7 +26,7 @@ PARTITIONS_TOLD_MAX = 256
 Replica = tuple[str, int]
 
 
-class SeenRow(GroupRequest, array_like=True, frozen=True):
+class SeenRow(PartitionRequest, array_like=True, frozen=True):
     """`Seen` on the wire."""
 
     partition: bytes
@@ -42,20 +42,20 @@ class SeenRow(GroupRequest, array_like=True, frozen=True):
     term: int = 0
     epoch: int = 0
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
-class SeenRequest(GroupRequest, array_like=True, frozen=True):
+class SeenRequest(PartitionRequest, array_like=True, frozen=True):
     """How the replicas of a partition are, of its leader."""
 
     partition: bytes
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
-class StepRequest(GroupRequest, array_like=True, frozen=True):
+class StepRequest(PartitionRequest, array_like=True, frozen=True):
     """`Step` on the wire, answered as the partition is after it, taken or refused."""
 
     partition: bytes
@@ -67,16 +67,16 @@ class StepRequest(GroupRequest, array_like=True, frozen=True):
     lost: bool
     epoch: int = 0
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
-class ToldRequest(GroupRequest, array_like=True, frozen=True):
+class ToldRequest(PartitionRequest, array_like=True, frozen=True):
     """Partitions with other replicas than the cluster group knows of."""
 
     rows: list[SeenRow]
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return [row.partition for row in self.rows]
 
 
@@ -96,10 +96,10 @@ class ProgressAnswer(msgspec.Struct, array_like=True, frozen=True):
     problems: dict[str, str]
 
 
-def seen_row(group: GroupId, seen: Seen) -> SeenRow:
+def seen_row(partition_id: PartitionId, seen: Seen) -> SeenRow:
     now = seen.configuration
     return SeenRow(
-        group.pack(),
+        partition_id.pack(),
         now.index,
         _pairs(now.voters),
         _pairs(now.learners),
@@ -145,7 +145,7 @@ def decode_progress(payload: bytes) -> ProgressAnswer:
 
 def step_request(step: Step) -> StepRequest:
     return StepRequest(
-        step.group.pack(),
+        step.partition_id.pack(),
         step.kind,
         (step.voter.node, step.voter.incarnation),
         step.index,
@@ -159,7 +159,7 @@ def step_request(step: Step) -> StepRequest:
 def step_of(request: StepRequest) -> Step:
     (voter,) = _voters([request.voter])
     return Step(
-        GroupId.unpack(request.partition),
+        PartitionId.unpack(request.partition),
         request.kind,
         voter,
         Index(request.index),

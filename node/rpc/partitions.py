@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from goqueue.wire.errors import BadRequest
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Offset
+from goqueue.wire.types import PARTITION_ID_BYTES, Offset, PartitionId
 from goqueue.wire.unreadable import UNREADABLE
 from node.api.archive import PartitionArchive
 from node.api.records import MAJORITY, RELAXED, AppendResult, Slice, StoredBatch, Visibility
@@ -38,18 +38,18 @@ _DUPLICATE, _RELAXED = 1, 2
 """Flags of the answer to an append."""
 
 
-class GroupRequest(msgspec.Struct, array_like=True, frozen=True):
+class PartitionRequest(msgspec.Struct, array_like=True, frozen=True):
     """The base of requests about groups."""
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         """The groups named, in their packed form."""
         raise NotImplementedError
 
 
-class ReadRequest(GroupRequest, array_like=True, frozen=True):
+class ReadRequest(PartitionRequest, array_like=True, frozen=True):
     """A read of one partition at its leader."""
 
-    group: bytes
+    partition: bytes
     offset: int
     max_records: int
     max_bytes: int
@@ -59,8 +59,8 @@ class ReadRequest(GroupRequest, array_like=True, frozen=True):
     current: bool = False
     """The end is confirmed whether or not what is answered reaches it."""
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return (self.group,)
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
 
 
 class SliceAnswer(msgspec.Struct, array_like=True, frozen=True):
@@ -74,31 +74,31 @@ class SliceAnswer(msgspec.Struct, array_like=True, frozen=True):
     visibility: tuple[int, int, Sequence[int]] | None = None
 
 
-class OffsetRequest(GroupRequest, array_like=True, frozen=True):
+class OffsetRequest(PartitionRequest, array_like=True, frozen=True):
     """A time or an offset of one partition."""
 
-    group: bytes
+    partition: bytes
     value: int
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return (self.group,)
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
 
 
-class GroupsRequest(GroupRequest, array_like=True, frozen=True):
+class PartitionsRequest(PartitionRequest, array_like=True, frozen=True):
     """Partitions: whose ends are wanted (`linear`: from their leaders, not older than the
     question), or whose logs are to be synced."""
 
-    groups: list[bytes]
+    partitions: list[bytes]
     linear: bool = False
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return self.groups
+    def packed_partitions(self) -> Sequence[bytes]:
+        return self.partitions
 
 
-class PartitionEnds(msgspec.Struct, array_like=True, frozen=True):
+class PartitionOffsets(msgspec.Struct, array_like=True, frozen=True):
     """What one replica knows of its partition."""
 
-    group: bytes
+    partition: bytes
     earliest: int
     next: int
     leader: str | None
@@ -108,10 +108,10 @@ class PartitionEnds(msgspec.Struct, array_like=True, frozen=True):
     archive: PartitionArchive | None = None
 
 
-class EndsAnswer(msgspec.Struct, array_like=True, frozen=True):
+class PartitionOffsetsAnswer(msgspec.Struct, array_like=True, frozen=True):
     """Of the partitions asked for, those that could answer."""
 
-    ends: list[PartitionEnds]
+    offsets: list[PartitionOffsets]
 
 
 GroupTraced = tuple[str, str, int, str, int, int, str]
@@ -138,29 +138,33 @@ class SyncAnswer(msgspec.Struct, array_like=True, frozen=True):
     leads: list[bool] = []
 
 
-R = TypeVar("R", bound=GroupRequest)
+R = TypeVar("R", bound=PartitionRequest)
 
 encode = msgspec.msgpack.Encoder().encode
 _slice_decoder = msgspec.msgpack.Decoder(SliceAnswer)
 _trace_decoder = msgspec.msgpack.Decoder(TraceAnswer)
-_ends_decoder = msgspec.msgpack.Decoder(EndsAnswer)
+_offsets_decoder = msgspec.msgpack.Decoder(PartitionOffsetsAnswer)
 _sync_decoder = msgspec.msgpack.Decoder(SyncAnswer)
 decode_trace = _trace_decoder.decode
-decode_ends = _ends_decoder.decode
+decode_offsets = _offsets_decoder.decode
 decode_sync = _sync_decoder.decode
 
 
-def encode_append(group: GroupId, request_id: int, validated: bool, batch: bytes) -> bytes:
-    return b"".join((group.pack(), _APPEND.pack(request_id, _VALIDATED if validated else 0), batch))
+def encode_append(
+    partition_id: PartitionId, request_id: int, validated: bool, batch: bytes
+) -> bytes:
+    return b"".join(
+        (partition_id.pack(), _APPEND.pack(request_id, _VALIDATED if validated else 0), batch)
+    )
 
 
-def decode_append(payload: bytes) -> tuple[GroupId, int, bool, bytes]:
+def decode_append(payload: bytes) -> tuple[PartitionId, int, bool, bytes]:
     """(group, request id, validated, batch). Raises `BadRequest` on a short payload."""
-    at = GROUP_ID_BYTES + _APPEND.size
+    at = PARTITION_ID_BYTES + _APPEND.size
     if len(payload) < at:
         raise BadRequest("an append is cut short")
-    request_id, flags = _APPEND.unpack_from(payload, GROUP_ID_BYTES)
-    return GroupId.unpack(payload), request_id, bool(flags & _VALIDATED), payload[at:]
+    request_id, flags = _APPEND.unpack_from(payload, PARTITION_ID_BYTES)
+    return PartitionId.unpack(payload), request_id, bool(flags & _VALIDATED), payload[at:]
 
 
 def encode_appended(result: AppendResult) -> bytes:
@@ -220,6 +224,6 @@ def decode_request(payload: bytes, type_: type[R]) -> R:
         decoded = msgspec.msgpack.decode(payload, type=type_)
     except UNREADABLE as error:
         raise BadRequest(f"a peer's request is not understood: {error}") from error
-    if any(len(packed) != GROUP_ID_BYTES for packed in decoded.packed_groups()):
+    if any(len(packed) != PARTITION_ID_BYTES for packed in decoded.packed_partitions()):
         raise BadRequest("a peer's request names no group")
     return decoded

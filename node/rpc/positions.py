@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 from node.rpc.queue import GroupRef
 
 LAG = "group_lag"
 WOULD_RESET = "group_would_reset"
 
 
-class LagRequest(GroupRequest, array_like=True, frozen=True):
+class LagRequest(PartitionRequest, array_like=True, frozen=True):
     """How far a group has come in partitions of one leader; in `others` only where it is open.
 
     Where it is not, the answer is as if it had begun there when it was created.
@@ -24,7 +24,7 @@ class LagRequest(GroupRequest, array_like=True, frozen=True):
     partitions: list[bytes]
     others: list[bytes]
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return [*self.partitions, *self.others]
 
 
@@ -51,7 +51,7 @@ class LagAnswer(msgspec.Struct, array_like=True, frozen=True):
     closed: list[bytes]
 
 
-class ResetRequest(GroupRequest, array_like=True, frozen=True):
+class ResetRequest(PartitionRequest, array_like=True, frozen=True):
     """Where a reset would take a group; see `node.api.members.ResetTo`."""
 
     partition: bytes
@@ -63,7 +63,7 @@ class ResetRequest(GroupRequest, array_like=True, frozen=True):
     duration_ms: int | None = None
     shift: int | None = None
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 

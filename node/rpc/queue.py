@@ -16,7 +16,7 @@ from goqueue.wire.unreadable import UNREADABLE
 from node.api.delays import DelayedView
 from node.api.figures import PartitionQueueStats
 from node.api.queue import QueuedMessage
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 
 TAKE = "queue_take"
 WAIT = "queue_wait"
@@ -57,7 +57,7 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The value is null, and empty here."""
 
 
-class TakeRequest(GroupRequest, array_like=True, frozen=True):
+class TakeRequest(PartitionRequest, array_like=True, frozen=True):
     """Lease up to `limit` messages from partitions of one leader: (partition, request id) each, in
     the order of preference. A request id that was granted before is answered again. `generation`
     and `lowest_lane` as in `delivery.leader.dispatcher.Want`.
@@ -76,7 +76,7 @@ class TakeRequest(GroupRequest, array_like=True, frozen=True):
     generation: int = UNCLAIMED
     lowest_lane: int = LANES_COUNT - 1
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return [partition for partition, _request in self.partitions]
 
 
@@ -107,7 +107,7 @@ class TakeAnswer(msgspec.Struct, array_like=True, frozen=True):
     aside for a moment, and may come after later ones."""
 
 
-class WaitRequest(GroupRequest, array_like=True, frozen=True):
+class WaitRequest(PartitionRequest, array_like=True, frozen=True):
     """Answer once any of these partitions has something ready for the group; leases nothing.
     `ticket` is by which the caller may leave."""
 
@@ -117,7 +117,7 @@ class WaitRequest(GroupRequest, array_like=True, frozen=True):
     ticket: int
     lowest_lane: int = LANES_COUNT - 1
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return self.partitions
 
 
@@ -128,7 +128,7 @@ class WaitAnswer(msgspec.Struct, array_like=True, frozen=True):
     moved: list[tuple[bytes, str | None]]
 
 
-class OpsRequest(GroupRequest, array_like=True, frozen=True):
+class OpsRequest(PartitionRequest, array_like=True, frozen=True):
     """Operations for one partition, which its leader puts into its log; `opens` is the group that
     must be open there before; `again`: they may have been applied by an earlier attempt."""
 
@@ -137,7 +137,7 @@ class OpsRequest(GroupRequest, array_like=True, frozen=True):
     opens: GroupRef | None = None
     again: bool = False
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
@@ -145,10 +145,10 @@ class OpsAnswer(msgspec.Struct, array_like=True, frozen=True):
     """What each operation resulted in, and where the group that they are of stands after them."""
 
     results: list[Result]
-    floor: int = 0
+    committed_offset: int = 0
 
 
-class PeekRequest(GroupRequest, array_like=True, frozen=True):
+class PeekRequest(PartitionRequest, array_like=True, frozen=True):
     """What the group would be given next by one partition."""
 
     partition: bytes
@@ -156,7 +156,7 @@ class PeekRequest(GroupRequest, array_like=True, frozen=True):
     limit: int
     max_bytes: int
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
@@ -167,7 +167,7 @@ class PeekAnswer(msgspec.Struct, array_like=True, frozen=True):
     messages: list[MessageRow]
 
 
-class DeadRequest(GroupRequest, array_like=True, frozen=True):
+class DeadRequest(PartitionRequest, array_like=True, frozen=True):
     """A group's dead letters in one partition from offset `start` on; see `DeadFilter`.
 
     Without `whole` only offsets are wanted, and up to as many as the bound of a page.
@@ -186,7 +186,7 @@ class DeadRequest(GroupRequest, array_like=True, frozen=True):
     headers: Mapping[str, str] = {}
     offsets: list[int] | None = None
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 
@@ -213,14 +213,14 @@ class DeadAnswer(msgspec.Struct, array_like=True, frozen=True):
     by_reason: Mapping[str, int]
 
 
-class DelayedRequest(GroupRequest, array_like=True, frozen=True):
+class DelayedRequest(PartitionRequest, array_like=True, frozen=True):
     """The first `limit` delayed messages of a partition, soonest first; or the one at `offset`."""
 
     partition: bytes
     limit: int = 0
     offset: int = -1
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return (self.partition,)
 
 

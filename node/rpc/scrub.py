@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 
 HASHES = "scrub_hashes"
 DIVERGED = "scrub_diverged"
@@ -15,15 +15,15 @@ SCRUB = "scrub"
 """To begin a round now, or only to tell how the last one went."""
 
 
-class HashesRequest(GroupRequest, array_like=True, frozen=True):
+class HashesRequest(PartitionRequest, array_like=True, frozen=True):
     """Ranges of entries of a group; `fresh`: read again, whatever was found before."""
 
-    group: bytes
+    partition: bytes
     ranges: list[tuple[int, int]]
     fresh: bool = False
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return (self.group,)
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
 
 
 class HashesAnswer(msgspec.Struct, array_like=True, frozen=True):
@@ -32,16 +32,16 @@ class HashesAnswer(msgspec.Struct, array_like=True, frozen=True):
     hashes: list[bytes]
 
 
-class DivergedRequest(GroupRequest, array_like=True, frozen=True):
+class DivergedRequest(PartitionRequest, array_like=True, frozen=True):
     """A range, and the hash that most replicas have of it."""
 
-    group: bytes
+    partition: bytes
     first: int
     last: int
     hash: bytes
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return (self.group,)
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
 
 
 class ScrubRequest(msgspec.Struct, array_like=True, frozen=True):

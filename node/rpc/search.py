@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 from node.rpc.queue import MessageRow
 
 SEARCH = "search"
@@ -16,7 +16,7 @@ NO_BOUND = (1 << 63) - 1
 """Above every offset."""
 
 
-class SearchRequest(GroupRequest, array_like=True, frozen=True):
+class SearchRequest(PartitionRequest, array_like=True, frozen=True):
     """Messages of partitions of one leader, newest first: all conditions that are given hold.
 
     `partitions` are (partition, offset below which to look); times are log times, `to_ms`
@@ -40,7 +40,7 @@ class SearchRequest(GroupRequest, array_like=True, frozen=True):
     only: list[list[int]] = msgspec.field(default_factory=list[list[int]])
     """Of each partition in turn, the offsets that are meant, newest first; all where none is."""
 
-    def packed_groups(self) -> Sequence[bytes]:
+    def packed_partitions(self) -> Sequence[bytes]:
         return [partition for partition, _below in self.partitions]
 
 

@@ -9,10 +9,10 @@ import msgspec
 from crc32c import crc32c
 
 from goqueue.wire.errors import BadRequest, Unavailable
-from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.types import Index, PartitionId, Term
 from goqueue.wire.unreadable import UNREADABLE
 from log.copy.manifest import FileKind, Manifest, SegmentParts
-from node.rpc.partitions import GroupRequest
+from node.rpc.partitions import PartitionRequest
 
 OFFER = "transfer_offer"
 """A leader to a replica that needs what its log no longer has: come and copy it."""
@@ -32,13 +32,13 @@ class ChunkDamaged(Unavailable):
     code = "chunk_damaged"
 
 
-class TransferRequest(GroupRequest, array_like=True, frozen=True):
+class TransferRequest(PartitionRequest, array_like=True, frozen=True):
     """One group: its copy is offered, or asked for."""
 
-    group: bytes
+    partition: bytes
 
-    def packed_groups(self) -> Sequence[bytes]:
-        return (self.group,)
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
 
 
 class ManifestAnswer(msgspec.Struct, array_like=True, frozen=True):
@@ -46,7 +46,7 @@ class ManifestAnswer(msgspec.Struct, array_like=True, frozen=True):
     index, last index, bytes of frames file, bytes of offset index)."""
 
     session: int
-    group: bytes
+    partition: bytes
     first_index: int
     base_term: int
     last_index: int
@@ -77,7 +77,7 @@ def encode_manifest(session: int, manifest: Manifest) -> bytes:
     return msgspec.msgpack.encode(
         ManifestAnswer(
             session,
-            manifest.group.pack(),
+            manifest.partition_id.pack(),
             manifest.first_index,
             manifest.base_term,
             manifest.last_index,
@@ -93,14 +93,14 @@ def encode_manifest(session: int, manifest: Manifest) -> bytes:
     )
 
 
-def decode_manifest(payload: bytes, group: GroupId) -> tuple[int, Manifest]:
+def decode_manifest(payload: bytes, partition_id: PartitionId) -> tuple[int, Manifest]:
     """(session, manifest). Raises `BadRequest` where it describes no replica of this group."""
     try:
         answer = _manifest_decoder.decode(payload)
     except UNREADABLE as error:
         raise BadRequest(f"a list of files is not understood: {error}") from error
     manifest = Manifest(
-        group,
+        partition_id,
         Index(answer.first_index),
         answer.base_term,
         Index(answer.last_index),
@@ -113,7 +113,7 @@ def decode_manifest(payload: bytes, group: GroupId) -> tuple[int, Manifest]:
             for first, last, size, offsets in answer.segments
         ),
     )
-    problem = "of another group" if answer.group != group.pack() else manifest.problem()
+    problem = "of another group" if answer.partition != partition_id.pack() else manifest.problem()
     if problem:
         raise BadRequest(f"a list of files is impossible: {problem}")
     return answer.session, manifest

@@ -9,7 +9,7 @@ REST_S = 0.00005
 """Long enough for another thread to take over; the interpreter itself makes it wait for 5 ms."""
 
 
-class Turns:
+class GilYield:
     """Of one piece of work, begun when this is made. Never on the loop's thread: it sleeps."""
 
     def __init__(self) -> None:

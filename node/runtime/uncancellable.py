@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(workers: Executor, work: Callable[[], T]) -> T:
+async def run_uncancellable(workers: Executor, work: Callable[[], T]) -> T:
     """Its result. Who is cancelled meanwhile goes on once the work is over: what it changes is
     never changed by two at once, and never half known."""
     running = asyncio.get_running_loop().run_in_executor(workers, work)

@@ -16,7 +16,7 @@ from node.cluster.host import ClusterHost
 from node.config.auth import AuthConfig
 from node.metrics.doors import DoorMetrics
 from node.runtime.periodic import Periodic
-from node.security.key_admin import KeyDesk
+from node.security.key_admin import KeyAdmin
 from node.security.key_checks import KeyChecks
 from node.security.key_secrets import digest_of, read_token
 from node.security.key_sessions import KeySessions
@@ -28,7 +28,7 @@ COMMAND_DEADLINE_S = 15.0
 _log = structlog.get_logger("node")
 
 
-class Door:
+class AuthService:
     """A service. Its thread tries secrets, one at a time: whoever guesses delays only others that
     come for the first time."""
 
@@ -53,7 +53,7 @@ class Door:
         self._stale_s = config.stale_ms / 1000
         self._looks = Periodic("door", self._round, LOOK_S, _log, "door_failed", first_s=0.0)
         self._complained = ""
-        self.desk = KeyDesk(cluster, self.now_ms, self._workers, rng)
+        self.key_admin = KeyAdmin(cluster, self.now_ms, self._workers, rng)
         self.checks = KeyChecks(
             lambda: cluster.state.keys,
             self.now_ms,
@@ -110,12 +110,12 @@ class Door:
             self._complain(error.message)
 
     async def _look(self) -> None:
-        group = self._cluster.group
-        if group is None:
+        raft_group = self._cluster.raft_group
+        if raft_group is None:
             return
-        if group.is_ready_leader or group.hears_leader:
+        if raft_group.is_ready_leader or raft_group.hears_leader:
             self._heard_s = self._now_s()
-        if group.is_ready_leader and not self._cluster.state.keys.has_master(self.now_ms()):
+        if raft_group.is_ready_leader and not self._cluster.state.keys.has_master(self.now_ms()):
             await self._seed()
 
     async def _seed(self) -> None:

@@ -42,7 +42,7 @@ class KeyGroup(Protocol):
     async def refresh(self) -> bool: ...
 
 
-class KeyDesk:
+class KeyAdmin:
     """Implements `node.api.auth.keys.KeyBroker`. Loop thread only, but for the digests."""
 
     def __init__(

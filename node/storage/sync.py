@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.cluster.state import Topic
 from goqueue.wire.errors import GoQueueError, NoQuorum
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import Index, NodeId, PartitionId
 from node.peers.link import PeerLink
 from node.replicas.partition_service import PartitionService
 from node.rpc import partitions as rpc
@@ -33,7 +33,7 @@ class TopicSync:
         flusher: Flusher,
         link: PeerLink,
         *,
-        voters: Callable[[GroupId], Sequence[NodeId]],
+        voters: Callable[[PartitionId], Sequence[NodeId]],
     ) -> None:
         self._voters = voters
         self._node = node
@@ -51,74 +51,79 @@ class TopicSync:
         if topic.config.durability != "relaxed":
             return
         waiting = {
-            group: frozenset(self._voters(group))
+            partition_id: frozenset(self._voters(partition_id))
             for number in range(len(topic.partitions))
-            for group in (GroupId(topic.id, number),)
+            for partition_id in (PartitionId(topic.id, number),)
         }
         nodes = sorted(frozenset[NodeId]().union(*waiting.values()))
-        targets: dict[GroupId, int] = {}
+        targets: dict[PartitionId, int] = {}
         for _ in range(ROUNDS):
             answers = await self._round(nodes, sorted(waiting))
-            for group, voters in list(waiting.items()):
-                told = [tells[group] for node, tells in answers.items() if node in voters]
-                if group not in targets:
-                    targets.update((group, index) for index, leads in told if leads)
-                target = targets.get(group)
+            for partition_id, voters in list(waiting.items()):
+                told = [tells[partition_id] for node, tells in answers.items() if node in voters]
+                if partition_id not in targets:
+                    targets.update((partition_id, index) for index, leads in told if leads)
+                target = targets.get(partition_id)
                 if target is None:
                     continue
                 synced = sum(index >= target for index, _leads in told)
                 if synced * 2 > len(voters):
-                    del waiting[group]
+                    del waiting[partition_id]
             if not waiting:
                 return
             await asyncio.sleep(PAUSE_S)
         raise NoQuorum(
-            "a majority could not be synced", partitions=[group.partition for group in waiting]
+            "a majority could not be synced",
+            partitions=[partition_id.partition for partition_id in waiting],
         )
 
     async def _round(
-        self, nodes: list[NodeId], groups: list[GroupId]
-    ) -> dict[NodeId, dict[GroupId, _Told]]:
-        answers = await asyncio.gather(*(self._ask(node, groups) for node in nodes))
+        self, nodes: list[NodeId], partition_ids: list[PartitionId]
+    ) -> dict[NodeId, dict[PartitionId, _Told]]:
+        answers = await asyncio.gather(*(self._ask(node, partition_ids) for node in nodes))
         return {
-            node: dict(zip(groups, told, strict=True))
+            node: dict(zip(partition_ids, told, strict=True))
             for node, told in zip(nodes, answers, strict=True)
             if told is not None
         }
 
-    async def _ask(self, node: NodeId, groups: list[GroupId]) -> list[_Told] | None:
+    async def _ask(self, node: NodeId, partition_ids: list[PartitionId]) -> list[_Told] | None:
         if node == self._node:
-            return await self._sync(groups)
-        request = rpc.encode(rpc.GroupsRequest([group.pack() for group in groups]))
+            return await self._sync(partition_ids)
+        request = rpc.encode(
+            rpc.PartitionsRequest([partition_id.pack() for partition_id in partition_ids])
+        )
         try:
             answer = await self._link.request(node, rpc.SYNC, request, ASK_TIMEOUT_S)
         except (GoQueueError, RemoteError):
             return None
         found = rpc.decode_sync(answer)
         told = list(zip(found.indexes, found.leads, strict=False))
-        return told if len(told) == len(groups) else None
+        return told if len(told) == len(partition_ids) else None
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
-        request = rpc.decode_request(payload, rpc.GroupsRequest)
-        groups = [GroupId.unpack(group) for group in request.groups]
-        told = await self._sync(groups)
+        request = rpc.decode_request(payload, rpc.PartitionsRequest)
+        partition_ids = [PartitionId.unpack(partition) for partition in request.partitions]
+        told = await self._sync(partition_ids)
         indexes, leads = [index for index, _ in told], [leads for _, leads in told]
         return rpc.encode(rpc.SyncAnswer(indexes, leads))
 
-    async def _sync(self, groups: list[GroupId]) -> list[_Told]:
-        leads = await asyncio.gather(*map(self._leads, groups))
-        hosts = [self._service.replicas.find(group) for group in groups]
+    async def _sync(self, partition_ids: list[PartitionId]) -> list[_Told]:
+        leads = await asyncio.gather(*map(self._leads, partition_ids))
+        hosts = [self._service.replicas.find(partition_id) for partition_id in partition_ids]
         committed = [
-            Index(0) if host is None else Index(min(host.group.commit_index, host.log.last_index))
+            Index(0)
+            if host is None
+            else Index(min(host.raft_group.commit_index, host.log.last_index))
             for host in hosts
         ]
         await self._flusher.sync()
         return list(zip(committed, leads, strict=True))
 
-    async def _leads(self, group: GroupId) -> bool:
+    async def _leads(self, partition_id: PartitionId) -> bool:
         """Whether this node has led the partition after the call."""
         try:
-            await self._service.confirmed(group)
+            await self._service.confirmed(partition_id)
         except GoQueueError:
             return False
         return True

@@ -104,9 +104,9 @@ class Restore:
                     await self._store_straight(range_)
 
             try:
-                async with asyncio.TaskGroup() as group:
+                async with asyncio.TaskGroup() as tasks:
                     for range_ in plan.ranges:
-                        group.create_task(straight(range_))
+                        tasks.create_task(straight(range_))
             except BaseExceptionGroup as failed:
                 raise _first(failed) from None
             return

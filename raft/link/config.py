@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from goqueue.wire.types import GroupId, Incarnation, NodeId
+from goqueue.wire.types import Incarnation, NodeId, PartitionId
 from log.levels import Levels
 from raft.link.tls import PeerContexts
 
@@ -38,7 +38,7 @@ class LinkEvents:
 
     hello: Callable[[], Status]
     """The own status: told in the first message of a link, and twice a second after it."""
-    on_frame: Callable[[NodeId, GroupId, memoryview], None]
+    on_frame: Callable[[NodeId, PartitionId, memoryview], None]
     """A frame handed to it may be kept."""
     on_up: Callable[[NodeId, Status], None]
     """Comes before anything else of a peer."""

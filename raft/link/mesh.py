@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from goqueue.tasks import TaskSet
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, NodeId
+from goqueue.wire.types import PARTITION_ID_BYTES, NodeId, PartitionId
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.charge import Charge, free
 from raft.link.config import DEFAULT_LIMITS, Address, Endpoint, LinkEvents, LinkLimits, Status
@@ -92,7 +92,7 @@ class PeerMesh:
         self._addresses = dict(peers)
         self._handlers: dict[str, Handler] = {}
         self._shaking: dict[Connection, None] = {}
-        self._groups: dict[bytes, GroupId] = {}
+        self._partition_ids: dict[bytes, PartitionId] = {}
         self._tasks = TaskSet("link", "link_task_failed")
         self._listener: Listener | None = None
         self._client_context: ssl.SSLContext | None = None
@@ -178,12 +178,14 @@ class PeerMesh:
             if p.link and p.link.is_up and not p.link.reason
         }
 
-    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
+    def send(
+        self, node: NodeId, partition_id: PartitionId, parts: Sequence[bytes | memoryview]
+    ) -> bool:
         """Queue one Raft frame; False when there is no link. Delivery is never promised."""
         peer = self._peers.get(node)
         if peer is None or peer.link is None or not peer.link.is_up:
             return False
-        return peer.link.put(Kind.RAFT, [group.pack(), *parts])
+        return peer.link.put(Kind.RAFT, [partition_id.pack(), *parts])
 
     def backlog_bytes(self, node: NodeId) -> int:
         """Bytes sent to this peer that its socket has not taken; 0 without a link."""
@@ -393,15 +395,15 @@ class PeerMesh:
             self._call(self._events.on_status, peer.node, status)
 
     def _receive_frame(self, node: NodeId, payload: memoryview) -> None:
-        if len(payload) < GROUP_ID_BYTES:
+        if len(payload) < PARTITION_ID_BYTES:
             raise FrameError("a Raft frame without a group")
-        packed = bytes(payload[:GROUP_ID_BYTES])
-        group = self._groups.get(packed)
-        if group is None:
-            if len(self._groups) >= _GROUPS_CACHED_MAX:
-                self._groups.clear()
-            group = self._groups[packed] = GroupId.unpack(packed)
-        self._call(self._events.on_frame, node, group, payload[GROUP_ID_BYTES:])
+        packed = bytes(payload[:PARTITION_ID_BYTES])
+        partition_id = self._partition_ids.get(packed)
+        if partition_id is None:
+            if len(self._partition_ids) >= _GROUPS_CACHED_MAX:
+                self._partition_ids.clear()
+            partition_id = self._partition_ids[packed] = PartitionId.unpack(packed)
+        self._call(self._events.on_frame, node, partition_id, payload[PARTITION_ID_BYTES:])
 
     def _call(self, callback: Callable[..., None], *args: Any) -> None:
         if not self._running:

@@ -124,9 +124,9 @@ async def strike_under_load(
     working: list[Publisher | Reader] = [*publishers, reader]
     kills = 0
     failure: ClusterError | None = None
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for worker in working:
-            group.create_task(worker.run())
+            tasks.create_task(worker.run())
         await asyncio.sleep(2)
         try:
             while kills < options.kills:

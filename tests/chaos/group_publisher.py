@@ -58,12 +58,12 @@ class SteadyPublisher:
         """Until `stop()`; every request that was begun has ended when it returns."""
         slots = asyncio.Semaphore(BEHIND_MAX)
         self._began = due = time.monotonic()
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             first = 0
             while not self._stopping.is_set():
                 await slots.acquire()
                 partitions = [(first + at) % self._partitions for at in range(AT_ONCE)]
-                group.create_task(self._publish(partitions, slots))
+                tasks.create_task(self._publish(partitions, slots))
                 first += AT_ONCE
                 due += self._interval_s
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

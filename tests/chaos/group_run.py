@@ -84,8 +84,8 @@ class Stage:
         failure: ClusterError | None = None
         gc.collect()
         gc.freeze()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.publisher.run())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.publisher.run())
             await asyncio.sleep(WARM_UP_S)
             try:
                 await act()

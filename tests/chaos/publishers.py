@@ -96,9 +96,9 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish until `stop()`; every operation begun is brought to an outcome."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             for partition in range(self._partitions):
-                group.create_task(self._work(partition))
+                tasks.create_task(self._work(partition))
 
     def stop(self) -> None:
         self._stopping.set()

@@ -103,9 +103,9 @@ class Producer(Client):
 
     async def run(self) -> None:
         """Until `stop()`."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             for partition in range(self._partitions):
-                group.create_task(self._work(partition))
+                tasks.create_task(self._work(partition))
 
     async def _work(self, partition: int) -> None:
         while not self.stopping.is_set():

@@ -106,11 +106,11 @@ async def _load(
     """Work and kills for the time asked for, then consumers alone until nothing is left."""
     kills = 0
     failure: ClusterError | None = None
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for producer in producers:
-            group.create_task(producer.run())
+            tasks.create_task(producer.run())
         for consumer in consumers:
-            group.create_task(consumer.run())
+            tasks.create_task(consumer.run())
         await asyncio.sleep(2)
         ends = time.monotonic() + 60 * (options.minutes or MINUTES)
         try:

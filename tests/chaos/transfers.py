@@ -153,9 +153,9 @@ async def _stop_under_load(
     stopper: Stopper, publishers: list[Publisher], transfers_wanted: int
 ) -> None:
     failure: ClusterError | None = None
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for publisher in publishers:
-            group.create_task(publisher.run())
+            tasks.create_task(publisher.run())
         await asyncio.sleep(2)
         try:
             while (found := _handed_over(stopper.history)) < transfers_wanted:

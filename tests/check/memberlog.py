@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from coordinator.commands.codec import Command
 from coordinator.commands.members import ExpireMembers, JoinGroup, LeaveGroup, LetGo
-from coordinator.groups.membership import HANDING, OWNED, Holding, Member, Membership
-from goqueue.wire.types import GroupId
+from coordinator.groups.membership import HANDING, OWNED, GroupMembership, Holding, Member
+from goqueue.wire.types import PartitionId
 
 Broken = Callable[[str, str], None]
-Owners = Callable[[int, GroupId], Iterable[tuple[str, int]]]
+Owners = Callable[[int, PartitionId], Iterable[tuple[str, int]]]
 """(member, generation) of all owner entries that a partition's log has for a group."""
 
 
@@ -28,14 +28,14 @@ class _Seen:
 
     generation: int
     members: Mapping[str, Member]
-    target: Mapping[GroupId, str]
-    holdings: Mapping[GroupId, Holding]
+    target: Mapping[PartitionId, str]
+    holdings: Mapping[PartitionId, Holding]
 
 
 @dataclass(slots=True)
 class _Death:
     member: str
-    partition: GroupId
+    partition: PartitionId
     until_s: float
 
 
@@ -53,7 +53,7 @@ class MemberLog:
     def applied(
         self,
         command: Command,
-        memberships: Mapping[int, Membership],
+        memberships: Mapping[int, GroupMembership],
         sticky: Callable[[int], bool],
         now_s: float,
     ) -> None:
@@ -76,7 +76,9 @@ class MemberLog:
             if sticky(group):
                 self._judge_moves(command, before, after)
 
-    def told(self, group: int, member: str, generation: int, assigned: Iterable[GroupId]) -> None:
+    def told(
+        self, group: int, member: str, generation: int, assigned: Iterable[PartitionId]
+    ) -> None:
         """A member is told that these are its own."""
         for partition in assigned:
             known = self._owners(group, partition)
@@ -106,7 +108,7 @@ class MemberLog:
         self,
         group: int,
         command: Command,
-        partition: GroupId,
+        partition: PartitionId,
         before: _Seen,
         after: _Seen,
         now_s: float,
@@ -169,7 +171,7 @@ class MemberLog:
                 self._broken("G4", f"a leave took {taken} from who stays, and left {kept}")
 
 
-def _stays(before: _Seen, after: _Seen, partition: GroupId) -> bool:
+def _stays(before: _Seen, after: _Seen, partition: PartitionId) -> bool:
     """Whether who was to let go of it for the leaver keeps it instead."""
     held = before.holdings.get(partition)
     return held is not None and held.member == after.target.get(partition)

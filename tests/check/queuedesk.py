@@ -57,7 +57,7 @@ class Judged(Desk):
         """The log begins here; what must outlive it does."""
         self.retain(offset)
         self.log.advance(self.state.applied_index, self.now_ms)
-        self.log.trimmed(self.state.log_start_offset, self.state.queue.carried)
+        self.log.trimmed(self.state.log_start_offset, self.state.queue.reappended)
 
     def lease(
         self, offsets: Sequence[int], group: int = 1, visibility_ms: int = 60_000

@@ -162,7 +162,7 @@ class QueueLog:
                 if group.has(offset):
                     group.finish(offset, message)
         for group in self.groups.values():
-            group.floor = max(group.floor, begins)
+            group.committed_offset = max(group.committed_offset, begins)
             group.advance()
 
     def pending(self, group: Group, until_ms: int) -> list[int]:
@@ -335,9 +335,12 @@ class QueueLog:
             return
         for (delivery, offset), found in zip(receipts, result.settles, strict=True):
             self._settle(group, op, delivery, offset, found)
-        if (result.floor, result.in_flight) != (group.floor, len(group.of(LEASED))):
-            told = f"settled up to {result.floor}, {result.in_flight} in flight"
-            known = f"it is {group.floor}, {len(group.of(LEASED))}"
+        if (result.committed_offset, result.in_flight) != (
+            group.committed_offset,
+            len(group.of(LEASED)),
+        ):
+            told = f"settled up to {result.committed_offset}, {result.in_flight} in flight"
+            known = f"it is {group.committed_offset}, {len(group.of(LEASED))}"
             self._broken("G3", f"entry {self.index} {group.name}: {told}, {known}")
 
     def _settle(
@@ -398,7 +401,7 @@ class QueueLog:
         for offset in [o for o in group.open if o < end]:  # delayed ones, too: they are passed over
             group.finish(offset, self.messages[offset])
         group.base = max(group.base, end)
-        group.floor = max(group.floor, end)
+        group.committed_offset = max(group.committed_offset, end)
         group.advance()
 
     def _sought(self, op: ops.Sought, result: ops.Result) -> None:
@@ -482,8 +485,10 @@ class QueueLog:
         base = min(op.offset, end)
         if base <= self._begins and op.config.start != "latest":
             base = 0
-        floor = max(base, self._begins)
-        group = Group(op.group, op.name, op.config, op.version, base, self.time_ms, floor)
+        committed_offset = max(base, self._begins)
+        group = Group(
+            op.group, op.name, op.config, op.version, base, self.time_ms, committed_offset
+        )
         for offset, message in self.messages.items():
             is_kept_for_it = not message.visible or message.late_until_ms > self.time_ms
             if offset < base:

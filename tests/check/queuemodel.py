@@ -82,7 +82,7 @@ class Group:
     version: int
     base: int
     opened_ms: int
-    floor: int = 0
+    committed_offset: int = 0
     moved: int = 0
     """The entry of the last commit or seek."""
     owner: Ownership = field(default_factory=Ownership)
@@ -138,8 +138,11 @@ class Group:
 
     def advance(self) -> None:
         """What is settled without a gap raises the floor."""
-        while self.floor in self.lives and self.lives[self.floor].status in (DONE, DEAD):
-            self.floor += 1
+        while self.committed_offset in self.lives and self.lives[self.committed_offset].status in (
+            DONE,
+            DEAD,
+        ):
+            self.committed_offset += 1
 
     def begin_anew(self, offset: int, begins: int, messages: Mapping[int, Message]) -> None:
         """All from the offset on comes again, but for what is dead or gone; of what outlived the
@@ -148,7 +151,7 @@ class Group:
         before, was_open = self.lives, self.open
         self.lives = {o: life for o, life in before.items() if life.status == DEAD}
         self.heads, self.open = {}, {}
-        self.base, self.floor = offset, max(offset, begins)
+        self.base, self.committed_offset = offset, max(offset, begins)
         for other in [o for o in messages if o >= offset and o not in self.lives]:
             message = messages[other]
             is_settled = other < begins and message.visible and other not in was_open

@@ -26,8 +26,11 @@ def compare(
         known_owner = (group.owner.member, group.owner.generation, group.owner.since)
         if owner != known_owner:
             yield ("G1", f"{told} has the owner {owner}, not {known_owner}")
-        if view.floor != group.floor:
-            yield ("G3", f"{told} has settled up to {view.floor}, not {group.floor}")
+        if view.committed_offset != group.committed_offset:
+            yield (
+                "G3",
+                f"{told} has settled up to {view.committed_offset}, not {group.committed_offset}",
+            )
         leased = len(view.leases)
         if leased != len(group.of(LEASED)):
             yield ("Q1", f"{told} has {leased} leases, not {len(group.of(LEASED))}")

@@ -18,7 +18,7 @@ from coordinator.commands.codec import (
 )
 from coordinator.commands.members import Handed, HandOver, LetGo
 from coordinator.groups.holdings import HANDING, OWNED, REVOKING
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from tests.check.memberlog import MemberLog
 from tests.unit.coordinator.groups.consumer_group import ConsumerGroup
 
@@ -30,7 +30,7 @@ class Judged(ConsumerGroup):
 
     def __init__(self, **settings: Any) -> None:
         self.broken: list[str] = []
-        self.owners: dict[GroupId, list[tuple[str, int]]] = {}
+        self.owners: dict[PartitionId, list[tuple[str, int]]] = {}
         self.log = MemberLog(
             lambda rule, _text: self.broken.append(rule),
             lambda _group, partition: self.owners.get(partition, []),

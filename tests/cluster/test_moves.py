@@ -224,17 +224,17 @@ def replicas_are_equal(cluster: Cluster, runs: int) -> None:
     for node in cluster.nodes:
         store = Store.open(OsDisk(), str(node.data), StorageConfig(segment_bytes=1 << 20))
         try:
-            for group in store.groups():
-                log = store.group(group)
-                if group == CLUSTER_GROUP or not log.last_index:
+            for partition_id in store.partition_ids():
+                log = store.partition_log(partition_id)
+                if partition_id == CLUSTER_GROUP or not log.last_index:
                     continue
                 held += 1
                 for index in range(log.first_index, log.last_index + 1):
                     identity = log.identity(Index(index))
-                    assert entries.setdefault((group, index), identity) == identity
+                    assert entries.setdefault((partition_id, index), identity) == identity
                 for segment in log.segments():
                     if segment.sealed:
-                        name = (group, segment.first_index, "segment")
+                        name = (partition_id, segment.first_index, "segment")
                         digest = log.segment_hash(segment.first_index)
                         assert entries.setdefault(name, digest) == digest
         finally:

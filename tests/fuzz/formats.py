@@ -28,7 +28,7 @@ from coordinator.commands.codec import (
 from coordinator.errors import CommandUnreadable, SnapshotUnreadable
 from delivery.config import GroupConfig
 from delivery.entries import ops
-from delivery.entries.reappended import CarriedBatch, decode_carried, encode_carried
+from delivery.entries.reappended import ReappendedBatch, decode_reappended, encode_reappended
 from delivery.entries.records import (
     AppendBatch,
     decode_records,
@@ -41,7 +41,7 @@ from goqueue.wire.encoding import Record, encode_batch
 from goqueue.wire.errors import BadReceipt, BadRequest, BatchError, PayloadTooLarge
 from goqueue.wire.layout import CRC_FROM
 from goqueue.wire.stream import BatchFrame, decode_frames, encode_frame
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Offset, Term, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, Offset, PartitionId, Term, TopicId, Voter
 from goqueue.wire.unreadable import UNREADABLE
 from log.copy.manifest import Manifest, SegmentParts
 from log.entry import EntryKind, decode_frame, make_entry
@@ -68,7 +68,7 @@ from raft.configuration import (
 from tests.fuzz.mutation import any_of
 from tests.steps import Steps
 
-GROUP = GroupId(TopicId(7, 1), 3)
+GROUP = PartitionId(TopicId(7, 1), 3)
 MEMORY_BYTES_MAX = 64 << 20
 """What reading one input may take at its peak."""
 STEPS_MAX = 1_000_000
@@ -196,7 +196,7 @@ def formats() -> list[Format]:
     appended = [
         AppendBatch(batch, count, 5) for batch, count in zip(records, (2, 20), strict=False)
     ]
-    carried = [CarriedBatch(5, (1, 4), records[0]), CarriedBatch(6, (9, 12), records[0])]
+    carried = [ReappendedBatch(5, (1, 4), records[0]), ReappendedBatch(6, (9, 12), records[0])]
     configuration = Configuration(VOTERS[:2], VOTERS[2:], Index(9))
     rows = ((Offset(4), False), (Offset(9), True))
     results = (AppendResult(Offset(4), 2, False, 5, "relaxed", rows),)
@@ -220,8 +220,8 @@ def formats() -> list[Format]:
         ),
         Format(
             "carried records",
-            [encode_carried(carried)],
-            lambda data: list(decode_carried(data)),
+            [encode_reappended(carried)],
+            lambda data: list(decode_reappended(data)),
             (ValueError, struct.error),
         ),
         Format("trim", [encode_trim(Index(5), Offset(9))], decode_trim, (struct.error,)),

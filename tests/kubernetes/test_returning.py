@@ -29,9 +29,9 @@ class Lives:
 
     def assemble(self, _config: NodeConfig, store: Store, **told: Any) -> SimpleNamespace:
         self.incarnations.append(store.incarnation)
-        self.groups.append(len(store.groups()))
-        if not store.groups():
-            store.create_group(CLUSTER_GROUP)
+        self.groups.append(len(store.partition_ids()))
+        if not store.partition_ids():
+            store.create_log(CLUSTER_GROUP)
 
         async def start() -> None:
             self._acts.pop(0)(told["begin_anew"])
@@ -46,7 +46,7 @@ class Lives:
             services=SimpleNamespace(start=start, stop=stop),
             status=SimpleNamespace(stopping=False),
             front=SimpleNamespace(begin_stop=lambda: None),
-            upkeep=SimpleNamespace(hand_over_all=nothing),
+            maintenance=SimpleNamespace(hand_over_all=nothing),
         )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from goqueue import AsyncClient
 from goqueue.errors import Forbidden, Unauthenticated
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.server.app import Entrance, HttpFront
 from pipeline.options import Options
 from pipeline.sink.columns import Columns
@@ -52,7 +52,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with one_node() as node:
         with ThreadPoolExecutor(1) as workers:
             keys = Keys(cluster_of(node.broker), lambda: NOW_MS, workers)
-            entrance = Entrance(gate=Gate(keys.checks), keys=keys)
+            entrance = Entrance(authenticator=Authenticator(keys.checks), keys=keys)
             front = HttpFront(node.broker, port=0, entrance=entrance)
             await front.start()
             scene = Scene(f"http://127.0.0.1:{front.port}", keys)

@@ -6,20 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.wal.format import FileHeader, WalState
 from raft.host import RaftHost
 from tests.plants.plant import Plant, always, nothing
 
-Retire = Callable[[RaftHost, GroupId], None]
+Retire = Callable[[RaftHost, PartitionId], None]
 Header = Callable[[FileHeader], bytes]
 Begin = Callable[..., bool]
 
 
 def _without_votes(original: Header) -> Header:
     def encode(header: FileHeader) -> bytes:
-        groups = {group: replace(meta, vote=None) for group, meta in header.state.groups.items()}
-        copy = replace(header, state=replace(header.state, groups=groups))
+        partitions = {
+            partition_id: replace(meta, vote=None)
+            for partition_id, meta in header.state.partitions.items()
+        }
+        copy = replace(header, state=replace(header.state, partitions=partitions))
         encoded = original(copy)
         header.header_bytes = copy.header_bytes
         return encoded
@@ -30,7 +33,7 @@ def _without_votes(original: Header) -> Header:
 def _suspects_nobody(original: Begin) -> Begin:
     def begin(state: WalState, boot_id: str, **named: bool) -> bool:
         unclean = original(state, boot_id, **named)
-        for meta in state.groups.values():
+        for meta in state.partitions.values():
             meta.suspect = False
         return unclean
 
@@ -38,10 +41,10 @@ def _suspects_nobody(original: Begin) -> Begin:
 
 
 def _forgets_all(_original: Retire) -> Retire:
-    def retire(self: RaftHost, id: GroupId) -> None:
-        self.stop_group(id)
-        if id in self._store.groups():
-            self._store.remove_group(id)
+    def retire(self: RaftHost, id: PartitionId) -> None:
+        self.stop_raft_group(id)
+        if id in self._store.partition_ids():
+            self._store.remove_log(id)
 
     return retire
 
@@ -51,7 +54,7 @@ LOG_PLANTS = (
         "header-drops-votes",
         "log.wal.writer:encode_header",
         _without_votes,
-        "tests/unit/log/group/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
+        "tests/unit/log/partition/test_hard_state.py::test_a_vote_outlives_every_new_file_of_the_log",
     ),
     Plant(
         "suspects-trusted",
@@ -61,14 +64,14 @@ LOG_PLANTS = (
     ),
     Plant(
         "doubt-does-nothing",
-        "log.group.log:GroupLog.doubt",
+        "log.partition.log:PartitionLog.doubt",
         nothing,
         "tests/unit/log/copy/test_transfer.py"
         "::test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect",
     ),
     Plant(
         "copy-drops-what-is-beyond",
-        "log.group.log:entries_beyond",
+        "log.partition.log:entries_beyond",
         always([]),
         "tests/unit/log/copy/test_transfer.py"
         "::test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log",
@@ -82,7 +85,7 @@ LOG_PLANTS = (
     ),
     Plant(
         "voters-unsynced",
-        "log.group.log:EntryKind",
+        "log.partition.log:EntryKind",
         lambda _original: SimpleNamespace(VOTERS=-1),
         "tests/unit/raft/test_relaxed.py"
         "::test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it",

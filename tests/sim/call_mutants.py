@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.partition.append_queue import AppendQueue, _Flight
 from node.peers.forwarding import Forwarder
 from raft.errors import Outcome
@@ -13,11 +13,16 @@ class DoubtForgotten(Forwarder):
     """What a call is refused with in the end is taken for all that became of it."""
 
     def _give_up(
-        self, group: GroupId, reason: GoQueueError, in_doubt: bool, left_s: float, over_s: float
+        self,
+        partition_id: PartitionId,
+        reason: GoQueueError,
+        in_doubt: bool,
+        left_s: float,
+        over_s: float,
     ) -> None:
         if reason.outcome == "unknown":
             reason.outcome = "none"
-        super()._give_up(group, reason, False, left_s, over_s)
+        super()._give_up(partition_id, reason, False, left_s, over_s)
 
 
 class TwinsAnsweredAnyway(AppendQueue):

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 
 from coordinator.placement.steps import REMOVE, Seen, Step
 from delivery.entries.records import decode_records
-from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId, Term
 from log.entry import Entry, EntryKind
 from log.errors import LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.api.records import Slice
 from tests.sim.loop import Loop
 from tests.sim.requests import Identity
@@ -86,7 +86,7 @@ class Checks:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._ledgers: defaultdict[GroupId, _Ledger] = defaultdict(_Ledger)
+        self._ledgers: defaultdict[PartitionId, _Ledger] = defaultdict(_Ledger)
         self.violations: list[str] = []
         self.acks = 0
         self.duplicates = 0
@@ -106,20 +106,22 @@ class Checks:
 
     # while it runs
 
-    def applied(self, node: NodeId, log: GroupLog, entry: Entry) -> None:
+    def applied(self, node: NodeId, log: PartitionLog, entry: Entry) -> None:
         """A replica is about to apply a committed entry of its log."""
-        group = log.id
-        ledger = self._ledgers[group]
+        partition_id = log.id
+        ledger = self._ledgers[partition_id]
         held = min(entry.index, log.durable_index)
         ledger.reached[node] = max(ledger.reached.get(node, 0), held)
         told = (entry.term, entry.crc)
         known = ledger.entries.get(entry.index)
         if known is None:
-            self._loop.note("commit", node, group.partition, entry.index, *told)
+            self._loop.note("commit", node, partition_id.partition, entry.index, *told)
             ledger.entries[entry.index] = told
             self._first_applied(node, ledger, entry)
         elif known != told:
-            self.violated(f"one value: {node} applies {told} at {group}/{entry.index}, not {known}")
+            self.violated(
+                f"one value: {node} applies {told} at {partition_id}/{entry.index}, not {known}"
+            )
 
     def _first_applied(self, node: NodeId, ledger: _Ledger, entry: Entry) -> None:
         if entry.index < ledger.last:
@@ -166,40 +168,47 @@ class Checks:
         return len(later) >= self.requests_kept
 
     def granted(
-        self, group: GroupId, term: Term, node: NodeId, candidate: NodeId, last: Index
+        self, partition_id: PartitionId, term: Term, node: NodeId, candidate: NodeId, last: Index
     ) -> None:
         """A node whose log ends there votes; it may tell so, once that is durable."""
-        ledger = self._ledgers[group]
+        ledger = self._ledgers[partition_id]
         ledger.votes.setdefault((term, candidate), {candidate}).add(node)
         if last < ledger.reached.get(node, 0):
-            self.violated(f"votes: {node} had {group}/{ledger.reached[node]}, and has {last}")
+            self.violated(
+                f"votes: {node} had {partition_id}/{ledger.reached[node]}, and has {last}"
+            )
 
-    def led(self, group: GroupId, term: Term, node: NodeId, voters: int) -> None:
+    def led(self, partition_id: PartitionId, term: Term, node: NodeId, voters: int) -> None:
         """A node says that it leads."""
-        leaders = self._ledgers[group].leaders
-        votes = self._ledgers[group].votes.get((term, node), {node})
+        leaders = self._ledgers[partition_id].leaders
+        votes = self._ledgers[partition_id].votes.get((term, node), {node})
         if 2 * len(votes) <= voters:
-            self.violated(f"one leader: {node} leads {group} by {sorted(votes)} of {voters}")
+            self.violated(f"one leader: {node} leads {partition_id} by {sorted(votes)} of {voters}")
         if term not in leaders:
-            self._loop.note("lead", node, group.partition, term)
+            self._loop.note("lead", node, partition_id.partition, term)
         known = leaders.setdefault(term, node)
         if known != node:
-            self.violated(f"one leader: {known} and {node} lead {group} in term {term}")
+            self.violated(f"one leader: {known} and {node} lead {partition_id} in term {term}")
 
-    def state_is(self, node: NodeId, group: GroupId, index: Index, crc: int) -> None:
+    def state_is(self, node: NodeId, partition_id: PartitionId, index: Index, crc: int) -> None:
         """The checksum of a replica's whole state at this index."""
-        known = self._ledgers[group].states.setdefault(index, crc)
+        known = self._ledgers[partition_id].states.setdefault(index, crc)
         if known != crc:
-            self.violated(f"same state: {node} differs at {group}/{index}")
+            self.violated(f"same state: {node} differs at {partition_id}/{index}")
 
     def acked(
-        self, node: NodeId, group: GroupId, identity: Identity, offset: Offset, duplicate: bool
+        self,
+        node: NodeId,
+        partition_id: PartitionId,
+        identity: Identity,
+        offset: Offset,
+        duplicate: bool,
     ) -> None:
         """A client was told that its batch is stored."""
-        ledger = self._ledgers[group]
+        ledger = self._ledgers[partition_id]
         self.acks += 1
         self.duplicates += duplicate
-        self._loop.note("ack", node, group.partition, identity, offset)
+        self._loop.note("ack", node, partition_id.partition, identity, offset)
         if ledger.gone.get(identity) == offset and identity not in ledger.stored:
             return  # the answer was on its way when the power went
         if identity in ledger.earlier:
@@ -215,34 +224,34 @@ class Checks:
             self.violated(f"acked: {identity} at {offset} and {ledger.acked[identity]}")
         ledger.acked_end = max(ledger.acked_end, offset + ledger.batches[offset][1])
 
-    def refused(self, group: GroupId, identity: Identity) -> None:
+    def refused(self, partition_id: PartitionId, identity: Identity) -> None:
         """A client was told that its batch is not stored, and will not send it again."""
-        ledger = self._ledgers[group]
+        ledger = self._ledgers[partition_id]
         ledger.refused.add(identity)
         if identity in ledger.stored:
             self.violated(f"refused: {identity} is stored at {ledger.stored[identity]}")
 
-    def acked_offsets(self, group: GroupId) -> list[int]:
+    def acked_offsets(self, partition_id: PartitionId) -> list[int]:
         """Every message that somebody was told is stored."""
-        ledger = self._ledgers[group]
+        ledger = self._ledgers[partition_id]
         firsts = sorted({*ledger.acked.values()})
         return [at for base in firsts for at in range(base, base + ledger.batches[base][1])]
 
-    def acked_end(self, group: GroupId) -> int:
+    def acked_end(self, partition_id: PartitionId) -> int:
         """The offset after the last acked record."""
-        return self._ledgers[group].acked_end
+        return self._ledgers[partition_id].acked_end
 
-    def end_read(self, node: NodeId, group: GroupId, end: Offset, asked: int) -> None:
+    def end_read(self, node: NodeId, partition_id: PartitionId, end: Offset, asked: int) -> None:
         """A leader confirmed by a read index says where the log ends."""
         self.end_reads += 1
-        if end < min(asked, self.acked_end(group)):
-            self.violated(f"reads: {node} says {group} ends at {end}, acked up to {asked}")
+        if end < min(asked, self.acked_end(partition_id)):
+            self.violated(f"reads: {node} says {partition_id} ends at {end}, acked up to {asked}")
 
-    def read(self, node: NodeId, group: GroupId, offset: Offset, found: Slice) -> None:
+    def read(self, node: NodeId, partition_id: PartitionId, offset: Offset, found: Slice) -> None:
         """A replica answers a read that begins at this applied offset."""
         self.reads += 1
-        ledger = self._ledgers[group]
-        told = f"{node} reads {group} at {offset}"
+        ledger = self._ledgers[partition_id]
+        told = f"{node} reads {partition_id} at {offset}"
         at = offset
         if not found.batches and at < found.end_offset:
             self.violated(f"reads: {told}, and gets nothing of {found.end_offset}")
@@ -257,7 +266,7 @@ class Checks:
         if found.batches and found.next_offset != at:
             self.violated(f"reads: {told}, goes on at {found.next_offset}, not {at}")
 
-    def copied(self, node: NodeId, log: GroupLog, last: Index) -> None:
+    def copied(self, node: NodeId, log: PartitionLog, last: Index) -> None:
         """A replica was replaced by a copy, which says that it goes up to an entry."""
         entries, at = self._ledgers[log.id].entries, log.first_index
         try:
@@ -279,70 +288,72 @@ class Checks:
         least = max(wanted, len(stay) // 2 + 1)
         if step.kind == REMOVE and step.voter in voters and in_sync < least:
             self.violated(
-                f"steps: {node} takes {step.voter.node} out of {step.group}: of the"
+                f"steps: {node} takes {step.voter.node} out of {step.partition_id}: of the"
                 f" {len(stay)} that stay {in_sync} are in sync"
             )
         if step.index != index:
             self.violated(f"steps: {node} takes that of entry {step.index} at {index}")
 
-    def replica_failed(self, node: NodeId, group: GroupId, error: Exception) -> None:
+    def replica_failed(self, node: NodeId, partition_id: PartitionId, error: Exception) -> None:
         """A replica stopped itself; in a correct cluster none has a reason to."""
-        self.violated(f"alive: the replica of {group} on {node} stopped: {error}")
+        self.violated(f"alive: the replica of {partition_id} on {node} stopped: {error}")
 
     # what a power cut may take
 
-    def known_groups(self) -> list[GroupId]:
+    def known_partitions(self) -> list[PartitionId]:
         """Those of which something was applied."""
         return list(self._ledgers)
 
-    def last(self, group: GroupId) -> int:
+    def last(self, partition_id: PartitionId) -> int:
         """The last entry that was applied anywhere."""
-        return self._ledgers[group].last
+        return self._ledgers[partition_id].last
 
-    def term_of(self, group: GroupId, index: Index) -> int | None:
+    def term_of(self, partition_id: PartitionId, index: Index) -> int | None:
         """The term of an entry that was applied; None where nobody saw it."""
-        known = self._ledgers[group].entries.get(index)
+        known = self._ledgers[partition_id].entries.get(index)
         return None if known is None else known[0]
 
-    def reached(self, node: NodeId, group: GroupId) -> int:
+    def reached(self, node: NodeId, partition_id: PartitionId) -> int:
         """The last entry that it had on its disk, and knew to be committed."""
-        return self._ledgers[group].reached.get(node, 0)
+        return self._ledgers[partition_id].reached.get(node, 0)
 
-    def reaches_only(self, node: NodeId, group: GroupId, index: Index) -> None:
+    def reaches_only(self, node: NodeId, partition_id: PartitionId, index: Index) -> None:
         """A power cut has left it this much of a relaxed partition."""
-        reached = self._ledgers[group].reached
+        reached = self._ledgers[partition_id].reached
         reached[node] = min(reached.get(node, 0), index)
 
-    def gone(self, group: GroupId, index: Index) -> None:
+    def gone(self, partition_id: PartitionId, index: Index) -> None:
         """Power cuts have taken what came after this entry from everyone who held it."""
-        self._ledgers[group].forget_after(index)
+        self._ledgers[partition_id].forget_after(index)
 
-    def truncates(self, node: NodeId, group: GroupId, index: Index, term: int | None) -> None:
+    def truncates(
+        self, node: NodeId, partition_id: PartitionId, index: Index, term: int | None
+    ) -> None:
         """A follower drops its log from here on, as a leader's differs."""
-        known = self._ledgers[group].entries.get(index)
+        known = self._ledgers[partition_id].entries.get(index)
         if known is not None and known[0] == term:
-            self.violated(f"truncated: {node} drops {group}/{index}, which was applied")
+            self.violated(f"truncated: {node} drops {partition_id}/{index}, which was applied")
 
     # at the end
 
-    def log_is(self, node: NodeId, group: GroupId, log: GroupLog) -> None:
+    def log_is(self, node: NodeId, partition_id: PartitionId, log: PartitionLog) -> None:
         """Compare a replica's whole log with what was ever applied anywhere."""
-        ledger = self._ledgers[group]
+        ledger = self._ledgers[partition_id]
         index = log.first_index
         while index <= ledger.last:
             if index > log.last_index:
-                self.violated(f"acked: {node} lacks {group}/{index}, which was applied")
+                self.violated(f"acked: {node} lacks {partition_id}/{index}, which was applied")
                 return
             for entry in log.entries(index, max_count=256):
                 known = ledger.entries.get(entry.index)
                 if known is not None and known != (entry.term, entry.crc):
-                    self.violated(f"one value: {node} holds another {group}/{entry.index}")
+                    self.violated(f"one value: {node} holds another {partition_id}/{entry.index}")
                     return
                 index = Index(entry.index + 1)
 
-    def applied_all(self, group: GroupId, index: Index) -> bool:
+    def applied_all(self, partition_id: PartitionId, index: Index) -> bool:
         """Whether a replica that has applied this far has applied all that anybody has."""
-        return index >= self._last_command(group)
+        return index >= self._last_command(partition_id)
 
-    def _last_command(self, group: GroupId) -> int:
-        return self._ledgers[group].last
+    def _last_command(self, partition_id: PartitionId) -> int:
+        return self._ledgers[partition_id].last

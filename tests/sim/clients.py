@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.wire.batch import RecordBatch, encode_columns
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from tests.sim.loop import Timer
 from tests.sim.requests import Answer, Identity, Publish, Stored
 
@@ -26,10 +26,10 @@ ONCE_S = (0.5, 6.0)
 class Sending:
     """One batch, sent until it is acked; or once, and then its outcome is taken as told."""
 
-    def __init__(self, client: Client, group: GroupId, publish: Publish) -> None:
+    def __init__(self, client: Client, partition_id: PartitionId, publish: Publish) -> None:
         self.client = client
         self.publish = publish
-        self.group = group
+        self.partition_id = partition_id
         self.over = False
         self.attempts = 0
         self._timer: Timer | None = None
@@ -47,7 +47,7 @@ class Sending:
         client = self.client
         client.world.ask(
             node,
-            Publish(self.group, self.publish.batch, self.publish.request_id, replied),
+            Publish(self.partition_id, self.publish.batch, self.publish.request_id, replied),
             REQUEST_S,
         )
         patience = client.rng.uniform(*(ONCE_S if client.sends_once else PATIENCE_S))
@@ -57,14 +57,14 @@ class Sending:
         checks = self.client.world.checks
         identity = self.publish.identity
         if isinstance(answer, Stored):
-            checks.acked(node, self.group, identity, answer.base_offset, answer.duplicate)
+            checks.acked(node, self.partition_id, identity, answer.base_offset, answer.duplicate)
             self.end()
             return
         if attempt != self.attempts or self.over:
             return
         if self.client.sends_once:
             if not answer.unknown:
-                checks.refused(self.group, identity)
+                checks.refused(self.partition_id, identity)
             self.end()
         else:
             self._again(PAUSE_S)
@@ -103,8 +103,8 @@ class Client:
         self.number = number
         self.sends_once = number % 4 == 3
         self._producer_id = number + 1 if number % 2 == 0 else 0
-        self._sequences: defaultdict[GroupId, int] = defaultdict(int)
-        self._epochs: defaultdict[GroupId, int] = defaultdict(int)
+        self._sequences: defaultdict[PartitionId, int] = defaultdict(int)
+        self._epochs: defaultdict[PartitionId, int] = defaultdict(int)
         self._depth = rng.choice((1, 1, 2, 4))
         self._pause_s = rng.choice((0.02, 0.05, 0.1)) * world.shape.slower
         self._sending: dict[Sending, None] = {}
@@ -128,21 +128,21 @@ class Client:
     def give_up(self, is_deleted: Callable[[TopicId], bool]) -> None:
         """What was sent to such topics will not be answered."""
         for sending in list(self._sending):
-            if is_deleted(sending.group.topic):
+            if is_deleted(sending.partition_id.topic):
                 sending.end()
 
-    def lost(self, group: GroupId) -> None:
+    def lost(self, partition_id: PartitionId) -> None:
         """What its producer has sent there may be gone: it begins a new epoch, as one does that is
         told of a gap before its next batch, and gives up what it was sending."""
         if self._producer_id:
-            self._epochs[group] += 1
-            self._sequences[group] = 0
-            for sending in [one for one in self._sending if one.group == group]:
+            self._epochs[partition_id] += 1
+            self._sequences[partition_id] = 0
+            for sending in [one for one in self._sending if one.partition_id == partition_id]:
                 sending.end()
 
-    def publish(self, group: GroupId) -> None:
+    def publish(self, partition_id: PartitionId) -> None:
         """Send one new batch."""
-        sending = self._make(group)
+        sending = self._make(partition_id)
         self._sending[sending] = None
         sending.send()
 
@@ -150,12 +150,12 @@ class Client:
         world = self.world
         if world.is_quiet:
             return
-        if len(self._sending) < self._depth and world.groups:
-            self.publish(self.rng.choice(world.groups))
+        if len(self._sending) < self._depth and world.partition_ids:
+            self.publish(self.rng.choice(world.partition_ids))
         pause = self._pause_s * self.rng.uniform(0.2, 2.0)
         world.loop.call_later(pause, self._publish)
 
-    def _make(self, group: GroupId) -> Sending:
+    def _make(self, partition_id: PartitionId) -> Sending:
         count = self.rng.choice((1, 1, 2, 5))
         values = []
         for _ in range(count):
@@ -163,20 +163,20 @@ class Client:
             values.append(b"%d:%d" % (self.number, self._count))
         columns = self._columns(values)
         if self._producer_id:
-            sequence = self._sequences[group]
-            self._sequences[group] = sequence + count
+            sequence = self._sequences[partition_id]
+            self._sequences[partition_id] = sequence + count
             buffer = encode_columns(
                 *columns,
                 producer_id=self._producer_id,
-                producer_epoch=self._epochs[group],
+                producer_epoch=self._epochs[partition_id],
                 base_sequence=sequence,
             )
             request_id = 0
         else:
             buffer = encode_columns(*columns)
             request_id = self.rng.getrandbits(64) | 1
-        publish = Publish(group, RecordBatch.parse(buffer), request_id, _nobody)
-        return Sending(self, group, publish)
+        publish = Publish(partition_id, RecordBatch.parse(buffer), request_id, _nobody)
+        return Sending(self, partition_id, publish)
 
     def _columns(
         self, values: list[bytes]

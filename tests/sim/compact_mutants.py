@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from delivery.history.compacted_set import Survivors
+from delivery.history.compacted_set import CompactedSet
 from delivery.offsets.bitmaps import BitMap64
 from delivery.state.partition import PartitionState
 from goqueue.wire.types import Index
@@ -36,7 +36,7 @@ class KeepsSuperseded(Compactor):
 
     async def _live(self, index: Index, now_ms: int) -> tuple[BitMap64, BitMap64]:
         live, nulls = await super()._live(index, now_ms)
-        return live | self._state.queue.kept, nulls
+        return live | self._state.queue.compacted, nulls
 
 
 class KeptNotInSnapshot(PartitionState):
@@ -44,4 +44,4 @@ class KeptNotInSnapshot(PartitionState):
 
     def restore(self, state: bytes) -> None:
         super().restore(state)
-        self.queue.survivors = Survivors()
+        self.queue.compacted_set = CompactedSet()

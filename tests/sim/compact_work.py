@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coordinator.topics.settings import TopicConfig
 from delivery.history.compacted_set import Compaction, decode_compaction
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.types import GroupId, NodeId, Offset
+from goqueue.wire.types import NodeId, Offset, PartitionId
 from log.entry import Entry, EntryKind
 from log.errors import LogError
 from node.partition.reading.reader import begins_later, stored_batches
@@ -119,7 +119,7 @@ class CompactWork:
 
     # what applies
 
-    def applied(self, group: GroupId, entry: Entry, state: PartitionState) -> None:
+    def applied(self, partition_id: PartitionId, entry: Entry, state: PartitionState) -> None:
         """A replica has applied an entry; the first time tells what it did."""
         if entry.index <= self._last:
             return
@@ -131,9 +131,9 @@ class CompactWork:
                     zip(batch.keys(), batch.values_or_nulls(), strict=True)
                 ):
                     self._rows[base + row] = Row(key, value, entry.time_ms)
-        noted = state.queue.chronicle
+        noted = state.queue.outcome_notes
         if entry.kind == EntryKind.COMPACT and not noted.did_nothing(entry.index, 0):
-            self._decided(f"{group}/{entry.index}", entry, decode_compaction(entry.body))
+            self._decided(f"{partition_id}/{entry.index}", entry, decode_compaction(entry.body))
 
     def _decided(self, told: str, entry: Entry, decision: Compaction) -> None:
         """A run was decided, and obeyed."""
@@ -215,7 +215,7 @@ class CompactWork:
             return ""
         for process in world.machines.running():
             for replica in process.replicas.values():
-                kept = replica.state.queue.survivors.offsets
+                kept = replica.state.queue.compacted_set.offsets
                 old = [o for o in kept if self._may_go(o, self._quiet_ms)]
                 if old:
                     return f"{process.node} keeps null values of {replica.id}: {old[:5]}"

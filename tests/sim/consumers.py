@@ -93,7 +93,7 @@ class Consumer:
         asks: list[tuple[NodeId, Ask]] = []
 
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
-            asks.append((node, Ask(work.group, reply, want=want, wait_s=wait_s)))
+            asks.append((node, Ask(work.partition_id, reply, want=want, wait_s=wait_s)))
             world.ask_queue(*asks[-1])
 
         def ended(answer: object | None, _in_doubt: bool) -> None:
@@ -122,7 +122,9 @@ class Consumer:
     def _received(self, granted: ops.Granted, sent: float, wait_s: float) -> None:
         work = self._work
         receipts = [Receipt(self._spec.id, granted.delivery, g.offset) for g in granted.grants]
-        work.world.timelines.told_granted(work.group, self._spec.id, f"c{self._number}", granted)
+        work.world.timelines.told_granted(
+            work.partition_id, self._spec.id, f"c{self._number}", granted
+        )
         for receipt, grant in zip(receipts, granted.grants, strict=True):
             self._note(receipt, grant, sent)
         if receipts:
@@ -190,7 +192,7 @@ class Consumer:
         self._settling += 1
 
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
-            work.world.ask_queue(node, Ask(work.group, reply, op=op))
+            work.world.ask_queue(node, Ask(work.partition_id, reply, op=op))
 
         def ended(answer: object | None, _in_doubt: bool) -> None:
             self._settling -= 1
@@ -255,7 +257,7 @@ class Committer:
         op = (ops.Committed if rng.random() < 0.8 else ops.Sought)(self._group, offset)
 
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
-            work.world.ask_queue(node, Ask(work.group, reply, op=op))
+            work.world.ask_queue(node, Ask(work.partition_id, reply, op=op))
 
         Repeated(work.world, rng, send, _ignore, tries=2).go()
         work.world.loop.call_later(rng.uniform(0.2, 1.0), self._next)

@@ -13,7 +13,7 @@ from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
 from coordinator.groups.membership import MemberView
 from delivery.entries.ops import Own, OwnedResult
 from goqueue.wire.errors import GoQueueError, UnknownMember
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import Index, NodeId, PartitionId
 from log.entry import EntryKind
 from raft.errors import NotLeader, Outcome
 from tests.sim import rpc
@@ -49,7 +49,7 @@ class Told:
     """What a member is told, and which partitions that are."""
 
     view: MemberView
-    places: dict[tuple[str, int], GroupId]
+    places: dict[tuple[str, int], PartitionId]
 
 
 class Coordinating:
@@ -166,7 +166,7 @@ class Coordinating:
 
         rpc.call(self._process, self._leader_of(drain.partition), serve, ended, RPC_S)
 
-    def _leader_of(self, partition: GroupId) -> NodeId:
+    def _leader_of(self, partition: PartitionId) -> NodeId:
         """Who leads, as far as this node knows; else one of the replicas."""
         replica = self._process.replicas.get(partition)
         known = None if replica is None else replica.raft.leader
@@ -261,7 +261,7 @@ class Coordinating:
             return None
         view = state.members.view(group, beat.member)
         places = {
-            (topic, number): GroupId(state.topics[topic].id, number)
+            (topic, number): PartitionId(state.topics[topic].id, number)
             for topic, number in (*view.assigned, *view.revoking)
         }
         return Told(view, places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.cluster.state import ClusterState
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from node.replicas.local import ReplicasOf
 from node.storage.copying.source import TransferSource
 
@@ -20,14 +20,14 @@ class OffersNothing(TransferSource):
 class RunsWhileHeld(ReplicasOf[Any]):
     """A replica goes on while its log is replaced."""
 
-    def hold(self, group: GroupId) -> bool:
+    def hold(self, partition_id: PartitionId) -> bool:
         return True
 
 
 class NeverReleased(ReplicasOf[Any]):
     """A replica whose log was replaced is not started again."""
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         return None
 
 
@@ -41,5 +41,5 @@ class FoundsEarly(ReplicasOf[Any]):
 class RetiresUnasked(ReplicasOf[Any]):
     """What the state does not name goes, though it may take part."""
 
-    def _is_removed(self, state: ClusterState, group: GroupId) -> bool:
-        return group not in self._held and self._me not in state.layout.holders(group)
+    def _is_removed(self, state: ClusterState, partition_id: PartitionId) -> bool:
+        return partition_id not in self._held and self._me not in state.layout.holders(partition_id)

@@ -7,7 +7,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Lsn, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, Lsn, NodeId, PartitionId
 from log.copy.manifest import Manifest
 from log.copy.staging import Staging
 from log.wal.format import BLOCK_BYTES
@@ -19,7 +19,7 @@ from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
 from node.storage.copying.pull import Progress, PullParts
-from node.storage.copying.source import CopiedGroups, behind_here, committed_here
+from node.storage.copying.source import CopiedPartitions, behind_here, committed_here
 from node.storage.copying.transfer import Transfers
 from node.storage.flusher import Flusher
 from node.storage.parts import StorageParts
@@ -62,8 +62,8 @@ class Copying:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._rng = rng = process.world.rng("copies")
-        self._installs: dict[GroupId, Install] = {}
-        self._made: dict[GroupId, tuple[Progress, int]] = {}
+        self._installs: dict[PartitionId, Install] = {}
+        self._made: dict[PartitionId, tuple[Progress, int]] = {}
         """Of replicas that are held, the copies to be installed, and where the logs were made."""
         time, link, store = process.time, process.link, process.store
         self._coroutines = process.coroutines
@@ -87,11 +87,11 @@ class Copying:
                 process.host,
                 cast(Metrics, metrics),
             ),
-            CopiedGroups(
+            CopiedPartitions(
                 committed=partial(committed_here, process.host),
                 behind=partial(behind_here, process.host),
-                prepare=lambda group: self._store_state(group, again=False),
-                renew=lambda group: self._store_state(group, again=True),
+                prepare=lambda partition_id: self._store_state(partition_id, again=False),
+                renew=lambda partition_id: self._store_state(partition_id, again=True),
             ),
             workers=workers,
             now_s=time.now,
@@ -125,51 +125,59 @@ class Copying:
         for begin in (self._source.start, self._transfers.start):
             self._coroutines.start(begin(), _nothing)
 
-    def want(self, group: GroupId) -> None:
+    def want(self, partition_id: PartitionId) -> None:
         """Have the group's log replaced by a copy, if it needs one."""
-        self._coroutines.call_soon(self._transfers.want, group)
+        self._coroutines.call_soon(self._transfers.want, partition_id)
 
     # what a copy of a whole replica asks for, as of `node.assembly`
 
-    def hold(self, group: GroupId) -> bool:
-        progress = next(one for one in self._transfers.progress() if one.group == group)
-        self._made[group] = progress, self._process.store.group(group).installed_lsn
-        self._process.hold(group)
+    def hold(self, partition_id: PartitionId) -> bool:
+        progress = next(
+            one for one in self._transfers.progress() if one.partition_id == partition_id
+        )
+        self._made[partition_id] = (
+            progress,
+            self._process.store.partition_log(partition_id).installed_lsn,
+        )
+        self._process.hold(partition_id)
         return True
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         if self._coroutines.is_over:
             return
-        progress, before = self._made.pop(group)
+        progress, before = self._made.pop(partition_id)
         store = self._process.store
-        if group in store.groups() and store.group(group).installed_lsn > before:
-            self._copied(group, progress)
-        self._process.release(group)
+        if (
+            partition_id in store.partition_ids()
+            and store.partition_log(partition_id).installed_lsn > before
+        ):
+            self._copied(partition_id, progress)
+        self._process.release(partition_id)
 
-    def _copied(self, group: GroupId, progress: Progress) -> None:
+    def _copied(self, partition_id: PartitionId, progress: Progress) -> None:
         process, world = self._process, self._process.world
         world.copies += 1
-        world.cluster_copies += group == CLUSTER_GROUP
+        world.cluster_copies += partition_id == CLUSTER_GROUP
         world.resumed_copies += progress.reused_bytes > 0
         again = progress.reused_bytes > 0
-        world.loop.note("copied", process.node, group.partition, progress.source, again)
+        world.loop.note("copied", process.node, partition_id.partition, progress.source, again)
         if not world.machines.is_victim(process.node):  # else its disk may fail it
-            last = self._installs[group].last_index
-            world.checks.copied(process.node, process.store.group(group), last)
+            last = self._installs[partition_id].last_index
+            world.checks.copied(process.node, process.store.partition_log(partition_id), last)
 
-    def _sources(self, group: GroupId) -> list[NodeId]:
-        raft = self._process.raft(group)
+    def _sources(self, partition_id: PartitionId) -> list[NodeId]:
+        raft = self._process.raft(partition_id)
         leader = None if raft is None else raft.leader
-        others = {*self._replicas(group), *([leader] if leader else [])}
-        if group == CLUSTER_GROUP and not others:
+        others = {*self._replicas(partition_id), *([leader] if leader else [])}
+        if partition_id == CLUSTER_GROUP and not others:
             others = set(self._process.link.connected())
         others.discard(self._process.node)
         return sorted(others, key=lambda node: (node != leader, node))
 
-    def _replicas(self, group: GroupId) -> tuple[NodeId, ...]:
+    def _replicas(self, partition_id: PartitionId) -> tuple[NodeId, ...]:
         if self._process.cluster is None:
             return tuple(self._process.world.nodes)
-        return self._topology.replicas(group)
+        return self._topology.replicas(partition_id)
 
     @property
     def _cluster(self) -> Any:
@@ -183,8 +191,8 @@ class Copying:
         disk = self._process.machine.disk
         return disk.capacity - disk.used_bytes()
 
-    async def _store_state(self, group: GroupId, *, again: bool) -> bool:
-        raft = self._process.raft(group)
+    async def _store_state(self, partition_id: PartitionId, *, again: bool) -> bool:
+        raft = self._process.raft(partition_id)
         work = None if raft is None else raft.take_snapshot(again=again)
         if work is None:
             return False
@@ -193,13 +201,13 @@ class Copying:
         await stored
         return True
 
-    def _staging(self, group: GroupId, new_id: int) -> Staging:
-        staging = type(self._process.store).staging(self._process.store, group, new_id)
+    def _staging(self, partition_id: PartitionId, new_id: int) -> Staging:
+        staging = type(self._process.store).staging(self._process.store, partition_id, new_id)
         staging.__class__ = self._process.world.mutant.staging
         finish = staging.finish
 
         def finished(manifest: Manifest) -> Install:
-            self._installs[group] = install = finish(manifest)
+            self._installs[partition_id] = install = finish(manifest)
             return install
 
         staging.finish = finished  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId
+from goqueue.wire.types import CLUSTER_GROUP, PartitionId
 from log.config import StorageConfig
 from log.disk.files import Bytes, SyncFailed, is_full
 from log.disk.memory import MemoryDisk
@@ -116,7 +116,7 @@ class SimDisk(MemoryDisk):
         self,
         rng: random.Random,
         *,
-        spared: Collection[GroupId] = (),
+        spared: Collection[PartitionId] = (),
         of_cluster: bool = False,
     ) -> str | None:
         """Flip a bit, or zero some bytes, of what a partition's segment or snapshot or the
@@ -132,7 +132,7 @@ class SimDisk(MemoryDisk):
         file = self._files[number]
         if file.unsynced or len(file.live) <= HEADER_BYTES or len(file.live) != len(file.synced):
             return None
-        if any(f"/{group}/" in path for group in spared):
+        if any(f"/{partition_id}/" in path for partition_id in spared):
             return None
         at = rng.randrange(HEADER_BYTES, len(file.live))
         if path.endswith(".wal"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -30,7 +30,7 @@ class Figure8:
         self._first = first
         self._second: NodeId | None = None
         self._third: NodeId | None = None
-        self._group: GroupId | None = None
+        self._partition_id: PartitionId | None = None
 
     def start(self) -> None:
         world = self._world
@@ -38,21 +38,23 @@ class Figure8:
         sync_s = world.shape.sync_s
         world.loop.call_later(LONELY_S, self._kill, self._first, sync_s + 0.3)
 
-    def began_to_lead(self, node: NodeId, group: GroupId) -> None:
+    def began_to_lead(self, node: NodeId, partition_id: PartitionId) -> None:
         if self._second is None and node != self._first:
-            self._second, self._group = node, group
+            self._second, self._partition_id = node, partition_id
             self._silence(node)
             self._world.loop.call_later(
                 3 * self._world.shape.sync_s + 0.01, self._kill, node, AWAY_S * 0.6
             )
-        elif self._second is not None and group == self._group and self._third is None:
+        elif (
+            self._second is not None and partition_id == self._partition_id and self._third is None
+        ):
             self._third = node
 
-    def committed(self, node: NodeId, group: GroupId) -> None:
+    def committed(self, node: NodeId, partition_id: PartitionId) -> None:
         """The first commit of the third leader: it goes, and the others lose their power."""
-        if group != self._group or node != self._third:
+        if partition_id != self._partition_id or node != self._third:
             return
-        self._third = self._group = None
+        self._third = self._partition_id = None
         self._world.loop.call_later(0.0, self._kill, node, AWAY_S)
         for other in self._world.others(node):
             if self._world.machines.process(other) is not None:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from delivery.entries.ops import Granted, StaleResult, UnknownGroup
 from goqueue.wire.errors import GoQueueError, ServerError, StaleGeneration
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.api.records import AppendResult
 from node.queue.calls import QueueCalls
 from node.queue.operations import Operations
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService
 from node.queue.views import QueueViews
-from node.queue_assembly import errands_of_node
+from node.queue_assembly import node_tasks
 from node.replicas.partition_service import PartitionService
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
@@ -77,7 +77,7 @@ class Front:
         self._rng = process.world.rng("front")
         self._coroutines = process.coroutines
         self._asked: dict[Ask, Any] = {}
-        self._errands = errands_of_node()
+        self._background_tasks = node_tasks()
         self._connect(process.node, process.link, self._rng, Nothing())
 
     def _connect(self, node: NodeId, link: Any, rng: random.Random, metrics: Any) -> None:
@@ -92,7 +92,9 @@ class Front:
         hosts: Any = self
         self._forwarder = self._process.world.mutant.forwarder(node, topology, link, rng, metrics)
         self._partitions = PartitionService(node, hosts, link)
-        service = QueueService(node, hosts, link, self._partitions.confirmed, self._errands)
+        service = QueueService(
+            node, hosts, link, self._partitions.confirmed, self._background_tasks
+        )
         nobody: Any = Nothing()  # is asked who takes part: nobody here wants figures of groups
         operations = _CountedOperations(self._partitions, self._forwarder, link, rng)
         views = QueueViews(self._partitions, nobody, link)
@@ -103,7 +105,7 @@ class Front:
             calls=self._calls,
             topology=topology,
             link=link,
-            errands=self._errands,
+            background_tasks=self._background_tasks,
             rng=rng,
             metrics=metrics,
         )
@@ -113,14 +115,14 @@ class Front:
         """Do it as if it were called by this process's loop."""
         self._coroutines.within(work)
 
-    def leader_changed(self, group: GroupId, leader: NodeId) -> None:
-        self.within(lambda: self._forwarder.leader_changed(group, leader))
+    def leader_changed(self, partition_id: PartitionId, leader: NodeId) -> None:
+        self.within(lambda: self._forwarder.leader_changed(partition_id, leader))
 
     # as the production code sees this node
 
-    def find(self, group: GroupId) -> Any:
+    def find(self, partition_id: PartitionId) -> Any:
         """The replica here."""
-        replica: Replica | None = self._process.replicas.get(group)
+        replica: Replica | None = self._process.replicas.get(partition_id)
         return replica
 
     def _state(self) -> Any:
@@ -147,19 +149,23 @@ class Front:
         self._coroutines.start(self._publish(publish), ended)
 
     async def _publish(self, publish: Publish) -> Stored | Refused:
-        group, batch, request_id = publish.group, publish.batch.buffer, publish.request_id
+        partition_id, batch, request_id = (
+            publish.partition_id,
+            publish.batch.buffer,
+            publish.request_id,
+        )
 
         async def here(left_s: float) -> AppendResult:
             return await self._partitions.append(
-                group, batch, request_id=request_id, validated=True, deadline_s=left_s
+                partition_id, batch, request_id=request_id, validated=True, deadline_s=left_s
             )
 
         try:
             found = await self._forwarder.call(
-                group,
+                partition_id,
                 local=here,
                 method=rpc.APPEND,
-                payload=lambda _left_s: rpc.encode_append(group, request_id, True, batch),
+                payload=lambda _left_s: rpc.encode_append(partition_id, request_id, True, batch),
                 decode=rpc.decode_appended,
                 deadline_s=self._rng.choice(DEADLINES_S),
             )
@@ -189,7 +195,7 @@ class Front:
         opens = self._ref(getattr(ask.op, "group", 0))
         try:
             deadline_s = self._rng.choice(DEADLINES_S)
-            answer = await self._calls.operations.put(ask.group, [ask.op], opens, deadline_s)
+            answer = await self._calls.operations.put(ask.partition_id, [ask.op], opens, deadline_s)
         except GoQueueError as error:
             return NotDone(self._in_doubt(error))
         return Done(answer.results[0], self._process.node)
@@ -202,7 +208,7 @@ class Front:
             return Done(UnknownGroup(want.group), me)
         poll = Poll(
             ref,
-            [ask.group],
+            [ask.partition_id],
             want.member,
             want.limit,
             ref.config.visibility_ms if want.visibility_ms is None else want.visibility_ms,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId
 from log.entry import Entry, decode_frames
 from log.errors import Damaged, LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.verify import mend
 from log.wal.install import UNKNOWN_END
 from node.storage.repair.healer import _agreeing
@@ -27,7 +27,7 @@ class Healing:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._asking: set[GroupId] = set()
+        self._asking: set[PartitionId] = set()
         self._scrubbed = False
 
     def start(self) -> None:
@@ -37,21 +37,27 @@ class Healing:
     def is_done(self) -> bool:
         """Whether everything was read since the last fault, and nothing is damaged."""
         store = self._process.store
-        return self._scrubbed and not any(store.group(g).damaged for g in store.groups())
+        return self._scrubbed and not any(
+            store.partition_log(g).damaged for g in store.partition_ids()
+        )
 
     def _look(self) -> None:
         store = self._process.store
         if self._process.world.is_quiet and not self._scrubbed:
             self._scrubbed = True
-            for group in store.groups():
-                if not self._process.is_held(group):  # else its files are another's in a moment
-                    self._scrub(store.group(group))
-        for group in store.groups():
-            if store.group(group).damaged is not None and not self._process.is_held(group):
-                self._heal(store.group(group))
+            for partition_id in store.partition_ids():
+                if not self._process.is_held(
+                    partition_id
+                ):  # else its files are another's in a moment
+                    self._scrub(store.partition_log(partition_id))
+        for partition_id in store.partition_ids():
+            if store.partition_log(partition_id).damaged is not None and not self._process.is_held(
+                partition_id
+            ):
+                self._heal(store.partition_log(partition_id))
         self._process.time.call_later(LOOK_S, self._look)
 
-    def _scrub(self, log: GroupLog) -> None:
+    def _scrub(self, log: PartitionLog) -> None:
         """From the medium, as a node's: an entry that is in memory, too, may not be for long."""
         segments = log.disk_segments
         for segment in segments.chain:
@@ -64,7 +70,7 @@ class Healing:
                 if last >= log.first_index:
                     log.quarantine(max(first, log.first_index), last, "found by a scrub")
 
-    def _heal(self, log: GroupLog) -> None:
+    def _heal(self, log: PartitionLog) -> None:
         assert log.damaged is not None
         first, last = log.damaged
         if last == UNKNOWN_END or first < log.first_index:
@@ -84,7 +90,7 @@ class Healing:
             self._process.world.loop.note("healed", self._process.node, log.id.partition)
             self._process.healed(log.id)
 
-    def _mend(self, log: GroupLog, index: Index, last: Index) -> None:
+    def _mend(self, log: PartitionLog, index: Index, last: Index) -> None:
         if log.identity(index) is None:
             self._copy(log.id)
         elif not log.is_cold(index):
@@ -92,7 +98,7 @@ class Healing:
         elif log.id not in self._asking:
             self._ask(log, index, min(RUN_MAX, last - index + 1))
 
-    def _put(self, log: GroupLog, run: Sequence[Entry]) -> None:
+    def _put(self, log: PartitionLog, run: Sequence[Entry]) -> None:
         try:
             if log.disk_segments.repair(run):
                 return
@@ -100,12 +106,12 @@ class Healing:
             pass
         self._copy(log.id)
 
-    def _ask(self, log: GroupLog, index: Index, count: int) -> None:
+    def _ask(self, log: PartitionLog, index: Index, count: int) -> None:
         self._asking.add(log.id)
 
         def serve(process: Process, reply: rpc.Reply) -> None:
             try:
-                found = process.store.group(log.id)
+                found = process.store.partition_log(log.id)
                 entries = [] if found.untrusted else found.entries(index, max_count=count)
             except (KeyError, LogError):
                 entries = []
@@ -121,9 +127,9 @@ class Healing:
 
         rpc.call(self._process, self._peer(), serve, ended, ASK_S)
 
-    def _copy(self, group: GroupId) -> None:
+    def _copy(self, partition_id: PartitionId) -> None:
         if self._process.copying is not None:
-            self._process.copying.want(group)
+            self._process.copying.want(partition_id)
 
     def _peer(self) -> NodeId:
         world = self._process.world

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.timeline.message import Projection, encode_stories, holding_entry
-from delivery.timeline.message_entry_index import Mentions, Wide
+from delivery.timeline.message_entry_index import MessageEntryIndex, Wide
 from delivery.timeline.story import StoryRecord, advances
 from goqueue.wire.types import Index
 from log.entry import Entry
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 
 ENTRIES_A_READ = 256
 
@@ -18,14 +18,14 @@ ENTRIES_A_READ = 256
 class Indexed:
     """Applied entries in a row, up to the newest one, and which messages they name."""
 
-    def __init__(self, entries: Sequence[Entry], chronicle: Chronicle) -> None:
+    def __init__(self, entries: Sequence[Entry], outcome_notes: OutcomeNotes) -> None:
         self.entries = entries
-        self._chronicle = chronicle
-        self._mentions = Mentions(entries[0].index if entries else 1)
-        self._mentions.add(entries, chronicle)
+        self._outcome_notes = outcome_notes
+        self._message_entries = MessageEntryIndex(entries[0].index if entries else 1)
+        self._message_entries.add(entries, outcome_notes)
         self._wide: dict[int, list[Wide]] = {}
         """Of an entry: it may hold several operations that concern many."""
-        for wide in self._mentions.wide:
+        for wide in self._message_entries.wide:
             self._wide.setdefault(wide.entry, []).append(wide)
 
     def projection(self, offset: int) -> Projection | None:
@@ -33,8 +33,8 @@ class Indexed:
         holding = holding_entry(self.entries, offset)
         if holding is None:
             return None
-        projection = Projection(offset, self._chronicle, holding)
-        named = set(self._mentions.find(offset))
+        projection = Projection(offset, self._outcome_notes, holding)
+        named = set(self._message_entries.find(offset))
         due_ms = projection.story.next_due_ms()
         for entry in self.entries:
             if entry.index <= projection.since:
@@ -60,7 +60,7 @@ class Indexed:
         return encode_stories(told) if told else b""
 
 
-def entries_between(log: GroupLog, first: int, last: int) -> list[Entry]:
+def entries_between(log: PartitionLog, first: int, last: int) -> list[Entry]:
     """Raises LogError where they can't be read now."""
     index = Index(max(log.first_index, first))
     entries: list[Entry] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from goqueue.wire.errors import GoQueueError, Timeout
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from node.peers.link import Handler
 from node.rpc.queue import TAKE
 from raft.link import Address, FailedHandshakes, LinkDown, RemoteError, Traffic
@@ -48,8 +48,10 @@ class Link:
     async def stop(self) -> None:
         return None
 
-    def send(self, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]) -> bool:
-        return self._process.network.send(node, group, [bytes(part) for part in parts])
+    def send(
+        self, node: NodeId, partition_id: PartitionId, parts: Sequence[bytes | memoryview]
+    ) -> bool:
+        return self._process.network.send(node, partition_id, [bytes(part) for part in parts])
 
     def backlog_bytes(self, node: NodeId) -> int:
         return 0

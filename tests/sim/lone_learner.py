@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coordinator.placement.steps import PROMOTE, Step
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -29,16 +29,16 @@ class LoneLearner:
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._group: GroupId | None = None
+        self._partition_id: PartitionId | None = None
         self._learner: NodeId | None = None
         self._knows: NodeId | None = None
         """The one voter that the promotion reaches."""
 
     def changing(self, node: NodeId, step: Step, voters: list[NodeId]) -> None:
         """A leader has appended a step."""
-        if self._group is not None or step.kind != PROMOTE or len(voters) < 3:
+        if self._partition_id is not None or step.kind != PROMOTE or len(voters) < 3:
             return
-        self._group, self._learner = step.group, step.voter.node
+        self._partition_id, self._learner = step.partition_id, step.voter.node
         self._knows = self._rng.choice([one for one in voters if one != node])
         for other in self._world.others(node):
             if other != self._knows:
@@ -47,11 +47,11 @@ class LoneLearner:
             self._world.net.stall(self._knows, other, SILENT_S)
         self._later(0.4 * self._world.shape.sync_s, self._cut_power, node)
 
-    def began_to_lead(self, node: NodeId, group: GroupId) -> None:
+    def began_to_lead(self, node: NodeId, partition_id: PartitionId) -> None:
         """The first entry of the next leader is for the learner."""
-        if group != self._group or node in (self._knows, self._learner):
+        if partition_id != self._partition_id or node in (self._knows, self._learner):
             return
-        self._group = None
+        self._partition_id = None
         for other in self._world.others(node):
             if other != self._learner:
                 self._world.net.stall(node, other, AWAY_S)

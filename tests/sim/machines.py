@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.errors import LogError
 from raft.log_time import majority_offset_ms
 from tests.sim.disk import ROOM, Died, DiskSpeed, SimDisk
@@ -95,11 +95,11 @@ class Machines:
         process = self.process(node)
         return process is not None and any(raft.is_leader for raft in process.rafts())
 
-    def leads_group(self, node: NodeId, group: GroupId) -> bool:
+    def leads_partition(self, node: NodeId, partition_id: PartitionId) -> bool:
         """Whether the node leads this group."""
         process = self.process(node)
         return process is not None and any(
-            raft.id == group and raft.is_leader for raft in process.rafts()
+            raft.id == partition_id and raft.is_leader for raft in process.rafts()
         )
 
     def bring_up(self, node: NodeId) -> None:
@@ -162,7 +162,7 @@ class Machines:
         majority can't do without. It is let in again where replicas come and go."""
         if self._victim not in (None, node) or self._machines[node].is_wiped:
             return
-        if self._groups_of_two(node) or self._world.relaxed.spares_disks():
+        if self._partitions_of_two(node) or self._world.relaxed.spares_disks():
             return
         self.kill(node, power=True, down_s=down_s)
         machine = self._machines[node]
@@ -253,17 +253,17 @@ class Machines:
         if self._world.shape.relaxed or self._machines[node].is_wiped:
             return
         path = self._machines[node].disk.damage(
-            rng, spared=self._groups_of_two(node), of_cluster=of_cluster
+            rng, spared=self._partitions_of_two(node), of_cluster=of_cluster
         )
         if path is not None:
             self._victim = node
             self._world.loop.note("damage", node, path)
             self._world.damaged[path.rpartition(".")[2]] += 1
 
-    def _groups_of_two(self, node: NodeId) -> set[GroupId]:
+    def _partitions_of_two(self, node: NodeId) -> set[PartitionId]:
         """Those whose majority can't do without it."""
         moves = self._world.moves
-        return set() if moves is None else moves.removing.groups_of_two(node)
+        return set() if moves is None else moves.removing.partitions_of_two(node)
 
     def step_clock(self, node: NodeId, step_ms: int) -> None:
         """Only a minority's clocks are wrong: a majority that agrees is believed."""

@@ -24,7 +24,7 @@ from coordinator.commands.codec import (
 )
 from coordinator.errors import BrokerGone
 from goqueue.wire.errors import TopicExists, UnknownTopic
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Term
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId, Term
 from log.entry import Entry, EntryKind
 from node.cluster.newest_state import NewestState
 from raft.errors import NotLeader, Outcome
@@ -66,7 +66,7 @@ class ClusterReplica:
         self._alter(self.state)
 
     def apply(self, entry: Entry) -> object:
-        log = self._process.store.group(CLUSTER_GROUP)
+        log = self._process.store.partition_log(CLUSTER_GROUP)
         self._checks.applied(self._process.node, log, entry)
         command = decode_command(entry.body)
         result = self.state.apply(entry.index, entry.time_ms, command)
@@ -119,7 +119,7 @@ class ClusterReplica:
         crc = zlib.crc32(self.state.snapshot())
         self._checks.state_is(self._process.node, CLUSTER_GROUP, self.state.applied_index, crc)
 
-    def wanted(self) -> list[GroupId]:
+    def wanted(self) -> list[PartitionId]:
         """The partitions that this node should hold."""
         return self.state.layout.held_by(self._process.voter)
 

@@ -14,7 +14,7 @@ from coordinator.groups.membership import MemberView
 from delivery.entries import ops
 from delivery.leader.dispatcher import Want
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from tests.sim.coordinating import Beat, Told
 from tests.sim.loop import ProcessTime
 from tests.sim.queue_requests import Ask, Done
@@ -51,7 +51,7 @@ class Habits:
 class Share:
     """One partition that a member takes to be its own."""
 
-    def __init__(self, life: Life, partition: GroupId) -> None:
+    def __init__(self, life: Life, partition: PartitionId) -> None:
         self.partition = partition
         self.is_over = False
         """Nothing is received any more."""
@@ -177,12 +177,12 @@ class Life:
         self.is_deaf = False
         """Its heartbeats do not arrive."""
         self.generation = 0
-        self.shares: dict[GroupId, Share] = {}
+        self.shares: dict[PartitionId, Share] = {}
         self.is_leaving = False
         self.has_joined = False
         self._ended = ended
         self._revision = ""
-        self._revoking: dict[GroupId, Share | None] = {}
+        self._revoking: dict[PartitionId, Share | None] = {}
         """None where it works on nothing of it."""
         self._node = rng.choice(self.nodes)
         self._beats = 0
@@ -231,7 +231,7 @@ class Life:
 
     def repeat(
         self,
-        partition: GroupId,
+        partition: PartitionId,
         send: Callable[[NodeId, Callable[[object], None]], None],
         ended: Callable[[object | None, bool], None],
         *,
@@ -267,7 +267,7 @@ class Life:
         elif self._to_let_go():
             self._beat()
 
-    def _to_let_go(self) -> list[GroupId]:
+    def _to_let_go(self) -> list[PartitionId]:
         if self.habits.is_stubborn and not self.is_calm:
             return []
         return [p for p, share in self._revoking.items() if share is None or not share.held]
@@ -356,7 +356,7 @@ class Life:
             self._node = self.rng.choice(self.nodes)
             self._beat()
 
-    def _answered(self, beat: int, let_go: list[GroupId], answer: object) -> None:
+    def _answered(self, beat: int, let_go: list[PartitionId], answer: object) -> None:
         if self.is_over:
             return
         if isinstance(answer, Told):
@@ -374,7 +374,7 @@ class Life:
         if beat == self._beats:
             self._beat()
 
-    def _take(self, view: MemberView, places: dict[tuple[str, int], GroupId]) -> None:
+    def _take(self, view: MemberView, places: dict[tuple[str, int], PartitionId]) -> None:
         """Make this view its own."""
         self.generation, self._revision = view.generation, view.revision
         assigned = [places[place] for place in view.assigned]

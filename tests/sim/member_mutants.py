@@ -16,8 +16,8 @@ from coordinator.groups.membership import (
     HANDING,
     OWNED,
     REVOKING,
+    GroupMembership,
     Member,
-    Membership,
     MemberView,
     Topics,
 )
@@ -36,13 +36,13 @@ from delivery.group.operations import GroupOperations
 from delivery.group.state import GroupState, Owner
 from delivery.leader.dispatcher import Dispatcher, Proposal
 from delivery.state.queue import QueueState
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from tests.sim.queue_mutants import Altered
 
 # -- in the cluster group
 
 
-class GivenBeforeReleased(Membership):
+class GivenBeforeReleased(GroupMembership):
     """A member is told what it should have, whoever still has it."""
 
     def view(self, id: str, group: Group, topics: Topics) -> MemberView:
@@ -52,17 +52,17 @@ class GivenBeforeReleased(Membership):
         return dataclasses.replace(told, assigned=assigned, revision=f"{told.revision}-")
 
 
-class TakenUnasked(Membership):
+class TakenUnasked(GroupMembership):
     """What somebody else should have is taken from its owner at once."""
 
-    def _direct(self, partition: GroupId, topic: str, now_ms: int, redirected: bool) -> None:
+    def _direct(self, partition: PartitionId, topic: str, now_ms: int, redirected: bool) -> None:
         super()._direct(partition, topic, now_ms, redirected)
         held = self.holdings.get(partition)
         if held is not None and held.state == REVOKING:
             self._hand(held, now_ms, fence=False)
 
 
-class ExpiryIsHandover(Membership):
+class ExpiryIsHandover(GroupMembership):
     """What an expired member had is another's without an entry of the partition's own."""
 
     def expire(self, command: ExpireMembers, now_ms: int, group: Group, topics: Topics) -> None:
@@ -72,7 +72,7 @@ class ExpiryIsHandover(Membership):
                 self._arrived(held, 0, now_ms)
 
 
-class StaticNotFenced(Membership):
+class StaticNotFenced(GroupMembership):
     """A static member that restarts takes its partitions over by name only."""
 
     def _replace(self, old: Member, new: Member, now_ms: int) -> Member:
@@ -83,7 +83,7 @@ class StaticNotFenced(Membership):
         return found
 
 
-class StopsTheWorld(Membership):
+class StopsTheWorld(GroupMembership):
     """Every rebalance takes all partitions back first."""
 
     def _rebalance(
@@ -96,21 +96,21 @@ class StopsTheWorld(Membership):
                 self.holdings.put(asked)
 
 
-class NotSticky(Membership):
+class NotSticky(GroupMembership):
     """Nobody remembers who had what."""
 
-    def _current(self) -> dict[GroupId, str]:
+    def _current(self) -> dict[PartitionId, str]:
         return {}
 
 
-class DeadNotFenced(Membership):
+class DeadNotFenced(GroupMembership):
     """A dead member's messages are given back as if they had not been delivered."""
 
     def _forget(self, id: str, since_ms: int, *, fence: bool) -> None:
         super()._forget(id, since_ms, fence=False)
 
 
-class AnyOwnerWillDo(Membership):
+class AnyOwnerWillDo(GroupMembership):
     """A partition whose log names anybody is taken to be handed over."""
 
     def handed(self, rows: Iterable[Handed], now_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from delivery.entries import ops
 from delivery.leader.dispatcher import Want
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from tests.sim.member_life import Habits, Life
 from tests.sim.queue_requests import Ask, Done
 from tests.sim.repeated import Repeated
@@ -160,8 +160,8 @@ class Outsider:
         work, rng = self._work, self._rng
         if work.world.is_quiet:
             return
-        if work.world.groups:
-            partition = rng.choice(work.world.groups)
+        if work.world.partition_ids:
+            partition = rng.choice(work.world.partition_ids)
             want = Want(self._group.id, "outsider", 3, None, rng.getrandbits(64) | 1)
             right = work.right(self._group.id, partition, "outsider", 0)
 
@@ -175,7 +175,7 @@ class Outsider:
             self._ask(partition, ended, want=want)
         work.world.loop.call_later(rng.uniform(0.2, 1.0), self._receive)
 
-    def _granted(self, partition: GroupId, granted: ops.Granted) -> None:
+    def _granted(self, partition: PartitionId, granted: ops.Granted) -> None:
         offsets = [grant.offset for grant in granted.grants]
         self._work.told_granted(self._group.id, partition, granted.delivery, offsets)
         told = partition, self._group.id, "outsider", granted
@@ -194,7 +194,7 @@ class Outsider:
 
     def _ask(
         self,
-        partition: GroupId,
+        partition: PartitionId,
         ended: Callable[[object | None, bool], None],
         op: ops.Op | None = None,
         want: Want | None = None,

@@ -18,7 +18,7 @@ from coordinator.groups.settings import Group
 from delivery.config import QueueConfig
 from delivery.entries import ops
 from delivery.state.partition import PartitionState
-from goqueue.wire.types import GroupId, Index, NodeId, Term
+from goqueue.wire.types import Index, NodeId, PartitionId, Term
 from log.entry import Entry
 from node.queue.group_admin import group_config
 from tests.check.memberlog import MemberLog
@@ -80,7 +80,7 @@ class MemberWork:
     def __init__(self, world: World) -> None:
         self.world = world
         self.config = QueueConfig()
-        self.ledgers: dict[GroupId, QueueLedger] = {}
+        self.ledgers: dict[PartitionId, QueueLedger] = {}
         self.rng = world.rng("members")
         self.members = MemberLog(self._broken, self._owners)
         self.groups = [self._make_group(name) for name in ("work", "stream")[: self._groups()]]
@@ -127,7 +127,7 @@ class MemberWork:
 
     def _make_groups(self) -> None:
         world = self.world
-        if not world.groups:
+        if not world.partition_ids:
             world.loop.call_later(0.1, self._make_groups)
             return
         for group in self.groups:
@@ -182,7 +182,7 @@ class MemberWork:
 
     # a `work.Work`
 
-    def has(self, group: GroupId) -> bool:
+    def has(self, partition_id: PartitionId) -> bool:
         """Whether the partition's queue is used."""
         return True
 
@@ -193,22 +193,24 @@ class MemberWork:
             return []
         return [_spec(group) for group in process.cluster.state.groups.values()]
 
-    def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
+    def proposed(self, partition_id: PartitionId, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
-        self._ledger(group).proposed(term, index, seen)
+        self._ledger(partition_id).proposed(term, index, seen)
 
-    def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
+    def applied(
+        self, partition_id: PartitionId, entry: Entry, state: PartitionState, result: object
+    ) -> None:
         """A replica has applied an entry."""
-        self._ledger(group).applied(entry, state, result)
+        self._ledger(partition_id).applied(entry, state, result)
 
-    def held(self, group: GroupId, who: str) -> None:
+    def held(self, partition_id: PartitionId, who: str) -> None:
         """A receive was given nothing, though something is ready and nothing is under way."""
-        self._broken("G4", f"{who} was given nothing at {group}, and something is ready")
+        self._broken("G4", f"{who} was given nothing at {partition_id}, and something is ready")
 
-    def _ledger(self, group: GroupId) -> QueueLedger:
-        if group not in self.ledgers:
-            self.ledgers[group] = QueueLedger(self._broken, lambda _group, _offset: None)
-        return self.ledgers[group]
+    def _ledger(self, partition_id: PartitionId) -> QueueLedger:
+        if partition_id not in self.ledgers:
+            self.ledgers[partition_id] = QueueLedger(self._broken, lambda _group, _offset: None)
+        return self.ledgers[partition_id]
 
     # what the cluster group decides
 
@@ -255,13 +257,13 @@ class MemberWork:
         """A member is in its group."""
         self.world.loop.note("joined", life.id, generation)
 
-    def told(self, life: Life, assigned: list[GroupId]) -> None:
+    def told(self, life: Life, assigned: list[PartitionId]) -> None:
         """A member takes these to be its own."""
         self.world.loop.note("told", life.id, life.generation, *[p.partition for p in assigned])
         if life.group.mode != "shared":
             self.members.told(life.group.id, life.id, life.generation, assigned)
 
-    def right(self, group: int, partition: GroupId, member: str, generation: int) -> int | None:
+    def right(self, group: int, partition: PartitionId, member: str, generation: int) -> int | None:
         """Which owner entry lets it act in the partition; None where it may not."""
         owner = self._owner(group, partition)
         if owner is None or not owner.may(member, generation):
@@ -269,21 +271,23 @@ class MemberWork:
         return len(owner.known)
 
     def refused(
-        self, group: int, partition: GroupId, claim: tuple[str, int], right: int | None
+        self, group: int, partition: PartitionId, claim: tuple[str, int], right: int | None
     ) -> None:
         """Somebody was refused as stale, who had this right when it asked."""
         if right is not None and self.right(group, partition, *claim) == right:
             self._broken("G4", f"{claim} was refused at {partition}, which is its own")
 
     def told_granted(
-        self, group: int, partition: GroupId, delivery: int, offsets: list[int]
+        self, group: int, partition: PartitionId, delivery: int, offsets: list[int]
     ) -> None:
         """A client was given messages: their delivery has applied."""
         for offset in offsets:
             if (group, delivery, offset) not in self._ledger(partition).log.granted:
                 self._broken("G2", f"{offset} of {partition} was given, and not delivered")
 
-    def told_settled(self, partition: GroupId, op: ops.Settled, result: ops.SettledResult) -> None:
+    def told_settled(
+        self, partition: PartitionId, op: ops.Settled, result: ops.SettledResult
+    ) -> None:
         """A client was told how its settle ended."""
         receipts = [(delivery, o) for delivery, offsets in op.deliveries for o in offsets]
         settled = self._ledger(partition).log.settled
@@ -291,11 +295,11 @@ class MemberWork:
             if found.code == ops.OK and (op.group, delivery, offset, op.action) not in settled:
                 self._broken("G2", f"settle {op.action} of {offset} was answered, and not done")
 
-    def _owner(self, group: int, partition: GroupId) -> Ownership | None:
+    def _owner(self, group: int, partition: PartitionId) -> Ownership | None:
         known = self._ledger(partition).log.groups.get(group)
         return None if known is None else known.owner
 
-    def _owners(self, group: int, partition: GroupId) -> Iterable[tuple[str, int]]:
+    def _owners(self, group: int, partition: PartitionId) -> Iterable[tuple[str, int]]:
         owner = self._owner(group, partition)
         return () if owner is None else owner.known
 
@@ -321,21 +325,21 @@ class MemberWork:
                 held = {h.partition for h in membership.holdings.of(life.id)}
                 if group.mode != "shared" and held != set(life.shares):
                     return f"{life} has {sorted(held)}, and takes {sorted(life.shares)} to be its"
-            if group.mode != "shared" and set(membership.holdings) != set(self.world.groups):
+            if group.mode != "shared" and set(membership.holdings) != set(self.world.partition_ids):
                 return f"group {group.name} has {sorted(membership.holdings)} only"
-            for partition in self.world.groups:
+            for partition in self.world.partition_ids:
                 pending = self._pending(group, partition)
                 if pending is None or pending:
                     return f"group {group.name} has not settled {pending} of {partition}"
         return ""
 
-    def _pending(self, group: MemberGroup, partition: GroupId) -> list[int] | None:
+    def _pending(self, group: MemberGroup, partition: PartitionId) -> list[int] | None:
         """None where the group is not open."""
         log = self._ledger(partition).log
         known = log.groups.get(group.id)
         return None if known is None else log.pending(known, log.time_ms + SETTLED_S)[:5]
 
-    def judge(self, states: dict[tuple[NodeId, GroupId], PartitionState]) -> None:
+    def judge(self, states: dict[tuple[NodeId, PartitionId], PartitionState]) -> None:
         """Everything is settled: compare all replicas with the model."""
         for (node, partition), state in states.items():
             told = f"{node} {partition}"

@@ -13,7 +13,7 @@ from coordinator.placement.dropped_replicas import Dropped
 from coordinator.placement.layout import Layout
 from coordinator.placement.mover import Mover
 from coordinator.placement.steps import Seen, Step
-from goqueue.wire.types import GroupId, NodeId, Voter
+from goqueue.wire.types import NodeId, PartitionId, Voter
 from log.copy.manifest import Manifest, SegmentParts
 from log.copy.staging import Staging
 from log.errors import Damaged
@@ -73,17 +73,17 @@ class StaleStaging(Staging):
 class ForgetsMoves(Mover):
     """What partitions' leaders tell is not passed on to the cluster group."""
 
-    def _keep_news(self, group: GroupId, seen: Seen) -> None:
+    def _keep_news(self, partition_id: PartitionId, seen: Seen) -> None:
         return None
 
 
 class RetiredForget(RaftHost):
     """A replica that is moved away forgets its term and vote, and that it held something."""
 
-    def retire_group(self, id: GroupId) -> None:
-        self.stop_group(id)
-        if id in self._store.groups():
-            self._store.remove_group(id)
+    def retire_raft_group(self, id: PartitionId) -> None:
+        self.stop_raft_group(id)
+        if id in self._store.partition_ids():
+            self._store.remove_log(id)
 
 
 class RemovesAnybody(Layout):
@@ -99,7 +99,7 @@ class ForgetsTheDropped(Dropped):
     """What was decided for a replica that is not desired any more is taken to have arrived."""
 
     def moved(
-        self, group: GroupId, before: Sequence[Voter], after: Sequence[Voter], epoch: int
+        self, partition_id: PartitionId, before: Sequence[Voter], after: Sequence[Voter], epoch: int
     ) -> None:
         return None
 
@@ -107,7 +107,7 @@ class ForgetsTheDropped(Dropped):
 class AwaitsNothing(Layout):
     """A broker is drained once it holds nothing, whatever is on its way to it."""
 
-    def _move(self, wanted: Mapping[GroupId, Sequence[str]], time_ms: int) -> None:
+    def _move(self, wanted: Mapping[PartitionId, Sequence[str]], time_ms: int) -> None:
         self._dropped.__class__ = ForgetsTheDropped
         super()._move(wanted, time_ms)
 

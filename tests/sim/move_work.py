@@ -15,7 +15,7 @@ from coordinator.commands.placement import (
     UndrainBroker,
 )
 from coordinator.placement.planner import plan_rebalance
-from goqueue.wire.types import CLUSTER_GROUP, GroupId
+from goqueue.wire.types import CLUSTER_GROUP, PartitionId
 from raft.group import RaftGroup
 from tests.sim.removing import Removing
 
@@ -94,18 +94,20 @@ class MoveWork:
             if state.brokers[process.node].incarnation != process.store.incarnation:
                 return f"{process.node} is registered with another data directory"
         if layout.moving:
-            return f"moving: {[str(group) for group in layout.moving]}, {layout.unequal}"
+            return (
+                f"moving: {[str(partition_id) for partition_id in layout.moving]}, {layout.unequal}"
+            )
         found = self._unsettled_cluster(state)
         if found:
             return found
-        for group in world.groups:
-            placement = layout.placement(group)
-            leader = self._leader(group)
+        for partition_id in world.partition_ids:
+            placement = layout.placement(partition_id)
+            leader = self._leader(partition_id)
             if placement is None or leader is None:
-                return f"nobody leads {group}"
+                return f"nobody leads {partition_id}"
             now = leader.configuration
             if now.learners or set(now.voters) != set(placement.replicas):
-                return f"{group} has {now}, and should have {placement.replicas}"
+                return f"{partition_id} has {now}, and should have {placement.replicas}"
         return ""
 
     def _unsettled_cluster(self, state: ClusterState) -> str:
@@ -122,6 +124,8 @@ class MoveWork:
             return f"{[str(v.node) for v in now.voters]} vote in the cluster group, of {able}"
         return ""
 
-    def _leader(self, group: GroupId) -> RaftGroup | None:
+    def _leader(self, partition_id: PartitionId) -> RaftGroup | None:
         rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
-        return next((raft for raft in rafts if raft.id == group and raft.is_ready_leader), None)
+        return next(
+            (raft for raft in rafts if raft.id == partition_id and raft.is_ready_leader), None
+        )

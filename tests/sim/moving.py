@@ -14,9 +14,9 @@ from coordinator.placement.mover import Ask, Limits, Mover
 from coordinator.placement.steps import ADD_LEARNER, CONFIRM, PROMOTE, TRANSFER, Seen, Step
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import GoQueueError, Timeout
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId, Voter
 from node.replicas.local import ReplicasOf
-from node.replicas.orphans import Strays
+from node.replicas.orphans import OrphanReplicas
 from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
 from raft.errors import NotLeader, Outcome
 from raft.group import RaftGroup
@@ -41,11 +41,11 @@ class Counted:
     def __init__(self, process: Process, replicas: ReplicasOf[Replica]) -> None:
         self._process = process
         self._retire = replicas.retire
-        self.strays, self.find = replicas.strays, replicas.find
+        self.orphans, self.find = replicas.orphans, replicas.find
 
-    def retire(self, group: GroupId) -> None:
-        self._process.world.strays += 1
-        self._retire(group)
+    def retire(self, partition_id: PartitionId) -> None:
+        self._process.world.orphans += 1
+        self._retire(partition_id)
 
 
 class Moving:
@@ -59,7 +59,7 @@ class Moving:
         self._led_since_s = 0.0
         self._changing = False
         assert process.registry is not None
-        self._strays = Strays(
+        self._orphans = OrphanReplicas(
             process.voter,
             Counted(process, process.registry.replicas),
             lambda: cluster.state,
@@ -72,7 +72,7 @@ class Moving:
         self._again(LOOK_S, self._look)
         self._again(MEMBERS_S, self._look_at_members)
         self._again(TELL_S, self._tell)
-        self._process.coroutines.start(self._strays.start(), _nothing)
+        self._process.coroutines.start(self._orphans.start(), _nothing)
 
     def lead(self) -> None:
         """This node leads the cluster group: whatever another mover did, this one asks anew."""
@@ -116,13 +116,15 @@ class Moving:
 
     def _ask(self, mover: Mover, ask: Ask) -> None:
         def ended(answer: object) -> None:
-            mover.seen(ask.group, answer if isinstance(answer, Seen) else None, self._now_ms())
+            mover.seen(
+                ask.partition_id, answer if isinstance(answer, Seen) else None, self._now_ms()
+            )
 
         def serve(process: Process, reply: rpc.Reply) -> None:
             assert process.moving is not None
-            reply(process.moving.seen_of(ask.group))
+            reply(process.moving.seen_of(ask.partition_id))
 
-        rpc.call(self._process, self._leader_of(ask.group), serve, ended, ASK_S)
+        rpc.call(self._process, self._leader_of(ask.partition_id), serve, ended, ASK_S)
 
     def _step(self, mover: Mover, step: Step) -> None:
         def ended(answer: object) -> None:
@@ -132,26 +134,26 @@ class Moving:
             assert process.moving is not None
             process.moving.take(step, reply)
 
-        rpc.call(self._process, self._leader_of(step.group), serve, ended, STEP_S)
+        rpc.call(self._process, self._leader_of(step.partition_id), serve, ended, STEP_S)
 
-    def _leader_of(self, group: GroupId) -> NodeId:
+    def _leader_of(self, partition_id: PartitionId) -> NodeId:
         """Who leads, as far as this node knows, now and then; else who does, or may. A replica that
         has no vote is believed as `node.replicas.topology.Topology` believes it."""
-        world, replica = self._process.world, self._process.replicas.get(group)
+        world, replica = self._process.world, self._process.replicas.get(partition_id)
         known = None if replica is None else replica.raft.leader
         if replica is not None and replica.raft.is_learner and not replica.raft.hears_leader:
             known = None
         if known is not None and world.rng("moving").random() < 0.5:
             return known
-        holders = [voter.node for voter in self._cluster.state.layout.holders(group)]
-        led = [node for node in holders if world.machines.leads_group(node, group)]
+        holders = [voter.node for voter in self._cluster.state.layout.holders(partition_id)]
+        led = [node for node in holders if world.machines.leads_partition(node, partition_id)]
         return world.rng("moving").choice(led or holders or [self._process.node])
 
     # where a partition is led
 
-    def seen_of(self, group: GroupId) -> Seen | None:
+    def seen_of(self, partition_id: PartitionId) -> Seen | None:
         """What this node sees, where it leads."""
-        replica = self._process.replicas.get(group)
+        replica = self._process.replicas.get(partition_id)
         return None if replica is None or not replica.raft.is_leader else self._seen(replica.raft)
 
     def _seen(self, raft: RaftGroup) -> Seen:
@@ -181,20 +183,22 @@ class Moving:
 
     def take(self, step: Step, reply: rpc.Reply) -> None:
         """As the partition's leader: the step, or not; what is seen when it has ended."""
-        seen = self.seen_of(step.group)
+        seen = self.seen_of(step.partition_id)
         if seen is None:
             reply(None)
         elif self._process.world.mutant.refusal(step, seen) is not None:
             reply(seen)
         else:
-            raft = self._process.replicas[step.group].raft
-            self._do(raft, step, self._truth(raft), partial(self._answer, step.group, reply))
+            raft = self._process.replicas[step.partition_id].raft
+            self._do(raft, step, self._truth(raft), partial(self._answer, step.partition_id, reply))
 
-    def _answer(self, group: GroupId, reply: rpc.Reply) -> None:
-        reply(self.seen_of(group))
+    def _answer(self, partition_id: PartitionId, reply: rpc.Reply) -> None:
+        reply(self.seen_of(partition_id))
 
     def _do(self, raft: RaftGroup, step: Step, truth: Seen, ended: Callable[[], None]) -> None:
-        self._process.world.loop.note("step", step.kind, step.group.partition, step.voter.node)
+        self._process.world.loop.note(
+            "step", step.kind, step.partition_id.partition, step.voter.node
+        )
         if step.kind == TRANSFER:
             raft.transfer_leadership(step.voter.node, lambda _ok: ended())
             return
@@ -218,43 +222,43 @@ class Moving:
 
     def _tell(self) -> None:
         """The cluster group's leader is told of replicas that it does not know."""
-        for group, replica in self._process.replicas.items():
-            known = self._cluster.state.layout.configuration(group)
+        for partition_id, replica in self._process.replicas.items():
+            known = self._cluster.state.layout.configuration(partition_id)
             raft = replica.raft
             if known is None or not raft.is_ready_leader:
                 continue
             if known.index < raft.configuration_before.index:
-                self._tell_leader(group, self._seen(raft))
+                self._tell_leader(partition_id, self._seen(raft))
 
-    def _tell_leader(self, group: GroupId, seen: Seen) -> None:
+    def _tell_leader(self, partition_id: PartitionId, seen: Seen) -> None:
         def serve(process: Process, reply: rpc.Reply) -> None:
             assert process.moving is not None
-            process.moving.told(group, seen)
+            process.moving.told(partition_id, seen)
             reply(True)
 
         leader = self._cluster.leader
         if leader is not None:
             rpc.call(self._process, leader, serve, _nothing, ASK_S)
 
-    def told(self, group: GroupId, seen: Seen) -> None:
+    def told(self, partition_id: PartitionId, seen: Seen) -> None:
         """What a partition's leader tells unasked."""
         if self._mover is not None:
-            self._mover.told(group, seen)
+            self._mover.told(partition_id, seen)
 
     # replicas that nobody names
 
-    async def _ask_leader(self, group: GroupId) -> Seen:
+    async def _ask_leader(self, partition_id: PartitionId) -> Seen:
         """What a partition's leader sees."""
         told: asyncio.Future[object] = self._process.coroutines.create_future()
 
         def serve(process: Process, reply: rpc.Reply) -> None:
             assert process.moving is not None
-            reply(process.moving.seen_of(group))
+            reply(process.moving.seen_of(partition_id))
 
-        rpc.call(self._process, self._leader_of(group), serve, told.set_result, ASK_S)
+        rpc.call(self._process, self._leader_of(partition_id), serve, told.set_result, ASK_S)
         answer = await told
         if not isinstance(answer, Seen):
-            raise Timeout(f"nobody tells of {group}")
+            raise Timeout(f"nobody tells of {partition_id}")
         return answer
 
     # the cluster group itself

@@ -10,12 +10,12 @@ from coordinator.brokers.electorate import Elector
 from coordinator.brokers.registry import Brokers
 from coordinator.cluster.state import ClusterState
 from coordinator.groups.coordinator import GroupCoordinator
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from coordinator.placement.cluster_steps import cluster_members
 from coordinator.placement.layout import Layout
 from coordinator.placement.mover import Mover
 from coordinator.placement.steps import Seen, Step, refusal
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.leader.appender import Admitted, Appender, Duplicate
 from delivery.leader.dispatcher import Dispatcher
 from delivery.state.partition import PartitionState
@@ -54,7 +54,7 @@ class Mutant:
     """Of cluster, where it is looked for."""
     nemesis: tuple[str, ...] = ()
     """Faults that bring it out, where uniform ones do not."""
-    group: type[RaftGroup] = RaftGroup
+    raft_group: type[RaftGroup] = RaftGroup
     appender: type[Appender] = Appender
     state: type[PartitionState] = PartitionState
     dispatcher: type[Dispatcher[Any]] = Dispatcher
@@ -78,8 +78,8 @@ class Mutant:
     replicas: type[ReplicasOf[Any]] = ReplicasOf
     hasty: bool = False
     """Nobody waits for a change of replicas to commit."""
-    membership: type[Membership] = Membership
-    project: Callable[[int, Sequence[Entry], Chronicle], Timeline | None] = project
+    membership: type[GroupMembership] = GroupMembership
+    project: Callable[[int, Sequence[Entry], OutcomeNotes], Timeline | None] = project
     """A message's timeline from its log."""
     compactor: type[Compactor] = Compactor
     reads_early: bool = False
@@ -139,36 +139,36 @@ class _AnswersEarly(Appender):
 _ALL = (
     Mutant("no-fsync", "log", disk_lies=True),
     Mutant("failed-fsync-ignored", "log", nemesis=("disk", "power"), disk_hides=True),
-    Mutant("ack-before-fsync", "raft", group=_AckBeforeFsync),
-    Mutant("truncate-always", "raft", group=groups.TruncateAlways),
-    Mutant("termless-acks", "raft", group=groups.TermlessAcks),
-    Mutant("vote-told-unsynced", "raft", nemesis=("targeted",), group=groups.VoteToldUnsynced),
+    Mutant("ack-before-fsync", "raft", raft_group=_AckBeforeFsync),
+    Mutant("truncate-always", "raft", raft_group=groups.TruncateAlways),
+    Mutant("termless-acks", "raft", raft_group=groups.TermlessAcks),
+    Mutant("vote-told-unsynced", "raft", nemesis=("targeted",), raft_group=groups.VoteToldUnsynced),
     Mutant(
         "vote-forgotten",
         "raft",
         nemesis=("targeted",),
-        group=groups.VoteForgotten,
+        raft_group=groups.VoteForgotten,
     ),
-    Mutant("figure-8", "raft", kind="log", nemesis=("figure-8",), group=groups.OldTermCommit),
-    Mutant("ready-before-noop", "raft", group=groups.ReadyBeforeNoop),
-    Mutant("commit-index-believed", "raft", group=groups.CommitIndexBelieved),
+    Mutant("figure-8", "raft", kind="log", nemesis=("figure-8",), raft_group=groups.OldTermCommit),
+    Mutant("ready-before-noop", "raft", raft_group=groups.ReadyBeforeNoop),
+    Mutant("commit-index-believed", "raft", raft_group=groups.CommitIndexBelieved),
     Mutant(
         "votes-counted-twice",
         "raft",
         kind="log",
         nemesis=("restart-voters", "duplicates"),
-        group=groups.VotesCountedTwice,
+        raft_group=groups.VotesCountedTwice,
     ),
-    Mutant("wiped-disk-votes", "raft", group=groups.WipedDiskVotes),
-    Mutant("reads-unconfirmed", "raft", group=groups.ReadsUnconfirmed),
+    Mutant("wiped-disk-votes", "raft", raft_group=groups.WipedDiskVotes),
+    Mutant("reads-unconfirmed", "raft", raft_group=groups.ReadsUnconfirmed),
     Mutant(
         "suspects-trusted",
         "raft",
         kind="topics",
         nemesis=("power-written",),
-        group=groups.SuspectsTrusted,
+        raft_group=groups.SuspectsTrusted,
     ),
-    Mutant("discarded-means-applied", "raft", group=groups.DiscardedMeansApplied),
+    Mutant("discarded-means-applied", "raft", raft_group=groups.DiscardedMeansApplied),
     Mutant("dedup-forgotten", "delivery", appender=_ForgetsRequests),
     Mutant("flights-ignored", "delivery", appender=_IgnoresFlights),
     Mutant("duplicate-answered-early", "delivery", appender=_AnswersEarly),
@@ -295,52 +295,54 @@ _ALL = (
         "raft",
         kind="moving",
         nemesis=MOVES,
-        group=groups.ChangesAtOnce,
+        raft_group=groups.ChangesAtOnce,
         refusal=moves.refuses_nothing,
         hasty=True,
     ),
-    Mutant("learner-counted", "raft", kind="moving", nemesis=MOVES, group=groups.LearnersCount),
+    Mutant(
+        "learner-counted", "raft", kind="moving", nemesis=MOVES, raft_group=groups.LearnersCount
+    ),
     Mutant(
         "learners-stand-by",
         "raft",
         kind="moving",
         nemesis=("lone-learner",),
-        group=groups.LearnersStandBy,
+        raft_group=groups.LearnersStandBy,
     ),
     Mutant(
         "removed-leader-counts",
         "raft",
         kind="moving",
         nemesis=MOVES,
-        group=groups.RemovedLeaderCounts,
+        raft_group=groups.RemovedLeaderCounts,
     ),
     Mutant(
         "removal-outlives-truncation",
         "raft",
         kind="moving",
         nemesis=MOVES,
-        group=groups.RemovalOutlivesTruncation,
+        raft_group=groups.RemovalOutlivesTruncation,
     ),
     Mutant(
         "configuration-awaits-commit",
         "raft",
         kind="moving",
         nemesis=MOVES,
-        group=groups.ConfigurationAwaitsCommit,
+        raft_group=groups.ConfigurationAwaitsCommit,
     ),
     Mutant(
         "joiner-trusted",
         "raft",
         kind="moving",
         nemesis=("damage", "kill-leader"),
-        group=groups.JoinersTrusted,
+        raft_group=groups.JoinersTrusted,
     ),
     Mutant(
         "wiped-votes-under-old-name",
         "raft",
         kind="moving",
         nemesis=MOVES,
-        group=groups.WipedDiskVotes,
+        raft_group=groups.WipedDiskVotes,
     ),
     Mutant("retired-forget", "raft", kind="moving", nemesis=MOVES, host=moves.RetiredForget),
     Mutant(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from tests.sim.loop import Loop, Timer
 
 GIVE_UP_S = 2.0
@@ -28,14 +28,14 @@ KEPT_FRAMES = 8
 class Endpoint(Protocol):
     """A process, as the network sees it."""
 
-    def receive(self, node: NodeId, group: GroupId, frame: bytes) -> None: ...
+    def receive(self, node: NodeId, partition_id: PartitionId, frame: bytes) -> None: ...
 
     def peer_connected(self, node: NodeId) -> None: ...
 
     def peer_disconnected(self, node: NodeId) -> None: ...
 
 
-Frame = tuple[GroupId, bytes]
+Frame = tuple[PartitionId, bytes]
 
 
 @dataclass(slots=True)
@@ -102,12 +102,14 @@ class Net:
 
     # what processes do
 
-    def send(self, source: NodeId, target: NodeId, group: GroupId, parts: list[bytes]) -> bool:
+    def send(
+        self, source: NodeId, target: NodeId, partition_id: PartitionId, parts: list[bytes]
+    ) -> bool:
         way = self._ways[source, target]
         if not way.open:
             return False
         self.frames += 1
-        frame = (group, b"".join(parts))
+        frame = (partition_id, b"".join(parts))
         self._remember(way, frame)
         if way.stalled:
             way.held.append(frame)
@@ -154,10 +156,10 @@ class Net:
             return
         process = self._endpoint(way.target)
         if process is not None:
-            group, data = frame
+            partition_id, data = frame
             told = f"frame {way.source} {way.target} {data[0]} {zlib.crc32(data)}"
             self._loop.note_line(told)
-            process.receive(way.source, group, data)
+            process.receive(way.source, partition_id, data)
 
     # links made and closed
 
@@ -312,8 +314,8 @@ class NodeNetwork:
         self._node = node
         self.alive = True
 
-    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
-        return self.alive and self._net.send(self._node, node, group, parts)
+    def send(self, node: NodeId, partition_id: PartitionId, parts: list[bytes]) -> bool:
+        return self.alive and self._net.send(self._node, node, partition_id, parts)
 
     def backlog_bytes(self, node: NodeId) -> int:
         return 0

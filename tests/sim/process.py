@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from coordinator.commands.codec import Command
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId, Voter
 from log.errors import EntryDamaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.cluster.newest_state import NewestState
 from raft.group import RaftGroup
 from raft.interfaces import Environment
@@ -56,7 +56,7 @@ class Process:
         self.coroutines = Coroutines(self.time, self._work_s)
         self.time.on_killed = self.coroutines.close
         self.link = Link(self)
-        self._replicas: dict[GroupId, Replica] = {}
+        self._replicas: dict[PartitionId, Replica] = {}
         self.registry: Registry | None = None
         """Where the cluster group says what runs here."""
         self.cluster: ClusterReplica | None = None
@@ -64,7 +64,7 @@ class Process:
         self.moving: Moving | None = None
         self.copying: Copying | None = None
         self.healing: Healing | None = None
-        self._held: set[GroupId] = set()
+        self._held: set[PartitionId] = set()
         self.network = NodeNetwork(world.net, self.node)
         self.storage = Storage(
             machine.disk, self.time, world.rng("disk"), world.shape.storage, machine.speed
@@ -81,7 +81,9 @@ class Process:
             world.shape.raft,
             peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
         )
-        self.host = world.mutant.host(environment, self.store, group_type=world.group_type)
+        self.host = world.mutant.host(
+            environment, self.store, raft_group_type=world.raft_group_type
+        )
         self.front = Front(self)
         self.host.on_failed = self._failed
         self.host.on_snapshot_due = self._snapshot_due
@@ -110,8 +112,8 @@ class Process:
             if not self.machine.is_wiped:
                 self.time.call_soon(Registrar(self).look)
         else:
-            for group in self.world.groups:
-                self._start_replica(group)
+            for partition_id in self.world.partition_ids:
+                self._start_replica(partition_id)
         if self.copying is not None:
             self.copying.start()
         self.storage.start()
@@ -120,7 +122,7 @@ class Process:
         self.moving = Moving(self, cluster)
         self.copying = self.copying or Copying(self)
         copies = self.world.shape.copies
-        self.host.copies_to_learners = lambda group: copies and group.id != CLUSTER_GROUP
+        self.host.copies_to_learners = lambda raft_group: copies and raft_group.id != CLUSTER_GROUP
         self.moving.start()
 
     def start_cluster(self) -> None:
@@ -131,22 +133,25 @@ class Process:
         if cluster.raft is not None or self.is_held(CLUSTER_GROUP):
             return
         founders, log = self.world.voters, None
-        if CLUSTER_GROUP in store.groups() and store.group(CLUSTER_GROUP).last_index > 0:
-            founders, log = (), store.group(CLUSTER_GROUP)
+        if (
+            CLUSTER_GROUP in store.partition_ids()
+            and store.partition_log(CLUSTER_GROUP).last_index > 0
+        ):
+            founders, log = (), store.partition_log(CLUSTER_GROUP)
         waits = self.healing is not None and self.time.now() < self.began_s + HEALED_S
         if log is not None and waits and not is_readable(log):
             self.time.call_later(READABLE_S, self.start_cluster)
             return
         cluster.begin()
         try:
-            cluster.raft = self.host.start_group(
+            cluster.raft = self.host.start_raft_group(
                 CLUSTER_GROUP,
                 founders,
                 cluster,
                 bootstrap=log is None,
                 created_ms=EPOCH_MS,
             )
-            cluster.newest = NewestState(cluster.raft, store.group(CLUSTER_GROUP))
+            cluster.newest = NewestState(cluster.raft, store.partition_log(CLUSTER_GROUP))
         except EntryDamaged:
             if self.healing is None:
                 raise
@@ -154,82 +159,86 @@ class Process:
     def _stop_cluster(self) -> None:
         assert self.cluster is not None
         if self.cluster.raft is not None:
-            self.host.stop_group(CLUSTER_GROUP)
+            self.host.stop_raft_group(CLUSTER_GROUP)
             self.cluster.raft = self.cluster.newest = None
             self.cluster.on_follower(None)
 
     @property
-    def replicas(self) -> dict[GroupId, Replica]:
+    def replicas(self) -> dict[PartitionId, Replica]:
         """Those that run."""
         if self.registry is None:
             return self._replicas
         return {replica.id: replica for replica in self.registry.replicas.all()}
 
-    def _start_replica(self, group: GroupId) -> None:
+    def _start_replica(self, partition_id: PartitionId) -> None:
         """Of a partition that is there from the beginning."""
-        exists = group in self.store.groups()
-        log = self.store.group(group) if exists else self.store.create_group(group)
+        exists = partition_id in self.store.partition_ids()
+        log = (
+            self.store.partition_log(partition_id)
+            if exists
+            else self.store.create_log(partition_id)
+        )
         log.relaxed = self.world.shape.relaxed
-        replica = Replica(self, group, log, self.world.mutant)
+        replica = Replica(self, partition_id, log, self.world.mutant)
         try:
-            raft = self.host.start_group(
-                group, self.world.voters, replica, bootstrap=True, created_ms=EPOCH_MS
+            raft = self.host.start_raft_group(
+                partition_id, self.world.voters, replica, bootstrap=True, created_ms=EPOCH_MS
             )
         except EntryDamaged:  # it is started when that is healed
             if self.healing is None:
                 raise
         else:
             replica.attach(raft)
-            self._replicas[group] = replica
+            self._replicas[partition_id] = replica
 
-    def _stop_replica(self, group: GroupId) -> None:
-        replica = self._replicas.pop(group)
-        self.host.stop_group(group)
+    def _stop_replica(self, partition_id: PartitionId) -> None:
+        replica = self._replicas.pop(partition_id)
+        self.host.stop_raft_group(partition_id)
         replica.close()
 
-    def is_held(self, group: GroupId) -> bool:
+    def is_held(self, partition_id: PartitionId) -> bool:
         """Whether it must not run: its log is being replaced."""
-        if self.registry is None or group == CLUSTER_GROUP:
-            return group in self._held
-        return self.registry.replicas.is_held(group)
+        if self.registry is None or partition_id == CLUSTER_GROUP:
+            return partition_id in self._held
+        return self.registry.replicas.is_held(partition_id)
 
-    def hold(self, group: GroupId) -> None:
+    def hold(self, partition_id: PartitionId) -> None:
         """The group's log is going to be another one: nothing runs on it."""
-        if group == CLUSTER_GROUP:
-            self._held.add(group)
+        if partition_id == CLUSTER_GROUP:
+            self._held.add(partition_id)
             self._stop_cluster()
         elif self.registry is not None:
-            self.registry.replicas.hold(group)
+            self.registry.replicas.hold(partition_id)
         else:
-            self._held.add(group)
-            if group in self._replicas:
-                self._stop_replica(group)
+            self._held.add(partition_id)
+            if partition_id in self._replicas:
+                self._stop_replica(partition_id)
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         """The replica may run again."""
-        self._held.discard(group)
-        if group == CLUSTER_GROUP:
+        self._held.discard(partition_id)
+        if partition_id == CLUSTER_GROUP:
             self.start_cluster()
         elif self.registry is not None:
-            self.registry.release(group)
-        elif group not in self._replicas:
-            self._start_replica(group)
+            self.registry.release(partition_id)
+        elif partition_id not in self._replicas:
+            self._start_replica(partition_id)
 
-    def healed(self, group: GroupId) -> None:
+    def healed(self, partition_id: PartitionId) -> None:
         """The group's log is whole: its replica starts anew, unless it leads by what it holds."""
-        if group == CLUSTER_GROUP:
+        if partition_id == CLUSTER_GROUP:
             assert self.cluster is not None
             if self.cluster.raft is not None and self.cluster.raft.failed is not None:
                 self._stop_cluster()
             self.start_cluster()
         elif self.registry is not None:
-            self.registry.healed(group)
+            self.registry.healed(partition_id)
         else:
-            replica = self._replicas.get(group)
+            replica = self._replicas.get(partition_id)
             if replica is not None and not replica.raft.is_leader:
-                self._stop_replica(group)
-            if group not in self._replicas:
-                self._start_replica(group)
+                self._stop_replica(partition_id)
+            if partition_id not in self._replicas:
+                self._start_replica(partition_id)
 
     def rafts(self) -> list[RaftGroup]:
         """Of its partitions, and of the cluster group."""
@@ -237,11 +246,11 @@ class Process:
         cluster = None if self.cluster is None else self.cluster.raft
         return rafts if cluster is None else [*rafts, cluster]
 
-    def raft(self, group: GroupId) -> RaftGroup | None:
+    def raft(self, partition_id: PartitionId) -> RaftGroup | None:
         """The replica that runs here."""
-        if group == CLUSTER_GROUP:
+        if partition_id == CLUSTER_GROUP:
             return None if self.cluster is None else self.cluster.raft
-        replica = self.replicas.get(group)
+        replica = self.replicas.get(partition_id)
         return None if replica is None else replica.raft
 
     def end(self) -> None:
@@ -252,8 +261,8 @@ class Process:
 
     # as the network's endpoint
 
-    def receive(self, node: NodeId, group: GroupId, frame: bytes) -> None:
-        self.time.call_soon(self.host.receive, node, group, memoryview(frame))
+    def receive(self, node: NodeId, partition_id: PartitionId, frame: bytes) -> None:
+        self.time.call_soon(self.host.receive, node, partition_id, memoryview(frame))
 
     def peer_connected(self, node: NodeId) -> None:
         peer = self.world.machines.process(node)
@@ -324,19 +333,19 @@ class Process:
         self.world.loop.note("disk failed", self.node, error)
         self.world.machines.kill(self.node, power=False, down_s=LEFT_S)
 
-    def _failed(self, group: RaftGroup, error: Exception) -> None:
+    def _failed(self, raft_group: RaftGroup, error: Exception) -> None:
         if isinstance(error, EntryDamaged) and self.healing is not None:
-            self.world.loop.note("stopped by damage", self.node, group.id.partition)
+            self.world.loop.note("stopped by damage", self.node, raft_group.id.partition)
         else:
-            self.world.checks.replica_failed(self.node, group.id, error)
+            self.world.checks.replica_failed(self.node, raft_group.id, error)
 
-    def _snapshot_due(self, group: RaftGroup) -> None:
-        work = group.take_snapshot()
+    def _snapshot_due(self, raft_group: RaftGroup) -> None:
+        work = raft_group.take_snapshot()
         if work is not None:
             self.storage.keep(work.run, _nothing)
 
 
-def is_readable(log: GroupLog) -> bool:
+def is_readable(log: PartitionLog) -> bool:
     """Whether all entries can be read; those that can't are known to be damaged from now on."""
     at = log.first_index
     try:

@@ -52,7 +52,7 @@ class QueueLedger:
     def _trimmed(self, state: PartitionState) -> None:
         """The log begins later, or only what was carried is gone."""
         before = len(self.log.fallen)
-        self.log.trimmed(state.log_start_offset, state.queue.carried)
+        self.log.trimmed(state.log_start_offset, state.queue.reappended)
         for group, offset in self.log.fallen[before:]:
             self._fallen(group, offset)
 

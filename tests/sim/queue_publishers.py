@@ -86,7 +86,7 @@ class QueuePublisher:
         )
 
     def _send(self, rows: list[Row]) -> None:
-        world, history, group = self._work.world, self._work.history, self._work.group
+        world, history, partition_id = self._work.world, self._work.history, self._work.partition_id
         numbers = [
             history.publish(
                 row.value,
@@ -104,7 +104,7 @@ class QueuePublisher:
         self._flying += 1
 
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
-            world.ask(node, Publish(group, batch, request, reply), REQUEST_S)
+            world.ask(node, Publish(partition_id, batch, request, reply), REQUEST_S)
 
         def ended(answer: object | None, in_doubt: bool) -> None:
             self._flying -= 1
@@ -190,7 +190,7 @@ class QueueAdmin:
         self._busy = True
 
         def send(node: NodeId, reply: Callable[[object], None]) -> None:
-            work.world.ask_queue(node, Ask(work.group, reply, op=op))
+            work.world.ask_queue(node, Ask(work.partition_id, reply, op=op))
 
         def done(answer: object | None, in_doubt: bool) -> None:
             self._busy = False

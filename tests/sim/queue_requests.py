@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from delivery.entries.ops import Op, Result
 from delivery.leader.dispatcher import Want
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ QueueAnswer = Done | NotDone
 class Ask:
     """One operation, or a receive that waits up to `wait_s`; `reply` is called at most once."""
 
-    group: GroupId
+    partition_id: PartitionId
     reply: Callable[[QueueAnswer], object]
     op: Op | None = None
     want: Want | None = None

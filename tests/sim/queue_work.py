@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.state.partition import PartitionState
-from goqueue.wire.types import GroupId, Index, NodeId, Term
+from goqueue.wire.types import Index, NodeId, PartitionId, Term
 from log.entry import Entry, EntryKind
 from tests.check.queuecheck import check
 from tests.check.queuehistory import QueueHistory
@@ -51,9 +51,9 @@ STREAM = 4
 class QueueWork:
     """All that is done with the queue in one run."""
 
-    def __init__(self, world: World, group: GroupId) -> None:
+    def __init__(self, world: World, partition_id: PartitionId) -> None:
         self.world = world
-        self.group = group
+        self.partition_id = partition_id
         self.config = QueueConfig()
         self.history = QueueHistory(clock=self._clock)
         self.ledger = QueueLedger(self._broken, self._fell)
@@ -111,27 +111,29 @@ class QueueWork:
 
     def _tell_groups(self, node: NodeId) -> None:
         process = self.world.machines.process(node)
-        if process is not None and self.group in process.replicas:
-            process.time.call_soon(process.replicas[self.group].groups_changed)
+        if process is not None and self.partition_id in process.replicas:
+            process.time.call_soon(process.replicas[self.partition_id].groups_changed)
 
     # what applies
 
-    def has(self, group: GroupId) -> bool:
+    def has(self, partition_id: PartitionId) -> bool:
         """Whether the partition's queue is used."""
-        return group == self.group
+        return partition_id == self.partition_id
 
-    def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
+    def proposed(self, partition_id: PartitionId, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
         self.ledger.proposed(term, index, seen)
 
-    def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
+    def applied(
+        self, partition_id: PartitionId, entry: Entry, state: PartitionState, result: object
+    ) -> None:
         """A replica has applied an entry; the first time tells what it did."""
         if self.ledger.applied(entry, state, result) and entry.kind == EntryKind.QUEUE:
             self._is_in_time()
 
-    def held(self, group: GroupId, who: str) -> None:
+    def held(self, partition_id: PartitionId, who: str) -> None:
         """A receive was given nothing, though something is ready and nothing is under way."""
-        self._broken("Q4", f"{who} was given nothing at {group}, and something is ready")
+        self._broken("Q4", f"{who} was given nothing at {partition_id}, and something is ready")
 
     def _fell(self, group: str, offset: int) -> None:
         self.history.add("fallen", group=group, partition=0, offset=offset)

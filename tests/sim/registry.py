@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.cluster.state import ClusterState, Topic
-from goqueue.wire.types import GroupId
-from log.group.log import GroupLog
+from goqueue.wire.types import PartitionId
+from log.partition.log import PartitionLog
 from node.replicas.local import ReplicasOf
 from node.replicas.reconciler import Reconciler
 from tests.sim.replica import Replica
@@ -35,24 +35,24 @@ class Registry:
         """Look soon at what should run here."""
         self._reconciler.changed()
 
-    def strays(self) -> list[GroupId]:
-        return self.replicas.strays(self._cluster.state)
+    def orphans(self) -> list[PartitionId]:
+        return self.replicas.orphans(self._cluster.state)
 
     # as a node's parts tell its replicas
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         """The replica's log is another one, or will not be."""
-        self.replicas.release(group)
-        self.healed(group)
+        self.replicas.release(partition_id)
+        self.healed(partition_id)
 
-    def healed(self, group: GroupId) -> None:
-        self.replicas.healed(group)
+    def healed(self, partition_id: PartitionId) -> None:
+        self.replicas.healed(partition_id)
         self.changed()
 
     # as the reconciler sees it
 
     @property
-    def waiting(self) -> list[GroupId]:
+    def waiting(self) -> list[PartitionId]:
         return self.replicas.waiting
 
     async def reconcile(self, state: ClusterState, *, may_found: bool) -> None:
@@ -65,6 +65,8 @@ class Registry:
     def stop_all(self) -> None:
         self.replicas.stop_all()
 
-    def _make(self, group: GroupId, _topic: Topic, log: GroupLog, _created: int) -> Replica:
+    def _make(
+        self, partition_id: PartitionId, _topic: Topic, log: PartitionLog, _created: int
+    ) -> Replica:
         log.relaxed = self._process.world.shape.relaxed
-        return Replica(self._process, group, log, self._process.world.mutant)
+        return Replica(self._process, partition_id, log, self._process.world.mutant)

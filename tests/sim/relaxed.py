@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId
-from log.group.log import GroupLog
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, PartitionId
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from raft.configuration import Configuration
 from tests.sim.disk import ROOM, ROOT
@@ -30,7 +30,7 @@ class Relaxed:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._voters: dict[GroupId, Configuration] = {}
+        self._voters: dict[PartitionId, Configuration] = {}
         """The newest configuration of each partition that was committed."""
         self.cuts = 0
         """Of nodes with relaxed partitions."""
@@ -55,7 +55,11 @@ class Relaxed:
         running = world.machines.running()
         if len(running) < len(world.nodes):
             return True
-        logs = [process.store.group(g) for process in running for g in process.store.groups()]
+        logs = [
+            process.store.partition_log(g)
+            for process in running
+            for g in process.store.partition_ids()
+        ]
         return any(log.suspect for log in logs)
 
     @property
@@ -64,11 +68,11 @@ class Relaxed:
 
     # what is observed
 
-    def committed(self, group: GroupId, configuration: Configuration) -> None:
+    def committed(self, partition_id: PartitionId, configuration: Configuration) -> None:
         """A replica has applied who votes."""
-        known = self._voters.get(group)
+        known = self._voters.get(partition_id)
         if known is None or known.index < configuration.index:
-            self._voters[group] = configuration
+            self._voters[partition_id] = configuration
 
     def power_went(self, node: NodeId) -> None:
         """At this node, which is down; its disk is what is left of it."""
@@ -78,44 +82,50 @@ class Relaxed:
         self._world.rare.count("power cuts of relaxed groups")
         stores = {other: self._store(other) for other in self._world.nodes}
         state = self._world.newest_state()
-        for group in self._world.checks.known_groups():
-            if group != CLUSTER_GROUP and not state.is_deleted(group.topic):
-                self._look(group, node, stores)
+        for partition_id in self._world.checks.known_partitions():
+            if partition_id != CLUSTER_GROUP and not state.is_deleted(partition_id.topic):
+                self._look(partition_id, node, stores)
 
-    def _look(self, group: GroupId, node: NodeId, stores: dict[NodeId, Store]) -> None:
+    def _look(self, partition_id: PartitionId, node: NodeId, stores: dict[NodeId, Store]) -> None:
         checks = self._world.checks
-        logs = {n: s.group(group) for n, s in stores.items() if group in s.groups()}
-        checks.reaches_only(node, group, self._held(group, logs.get(node)))
-        known = self._voters.get(group)
+        logs = {
+            n: s.partition_log(partition_id)
+            for n, s in stores.items()
+            if partition_id in s.partition_ids()
+        }
+        checks.reaches_only(node, partition_id, self._held(partition_id, logs.get(node)))
+        known = self._voters.get(partition_id)
         voters = [voter.node for voter in known.voters] if known else list(stores)
         if not any(voter in logs for voter in voters):
             return  # it is being deleted
-        held = max(self._held(group, logs.get(voter)) for voter in voters)
-        if held >= checks.last(group):
+        held = max(self._held(partition_id, logs.get(voter)) for voter in voters)
+        if held >= checks.last(partition_id):
             return
         for voter in voters:
             # An empty log was let go of, as its replica moved away.
-            has = self._held(group, logs.get(voter))
-            if has and has < checks.reached(voter, group):
-                checks.violated(f"relaxed: {voter} lost {group}/{has + 1} without losing power")
+            has = self._held(partition_id, logs.get(voter))
+            if has and has < checks.reached(voter, partition_id):
+                checks.violated(
+                    f"relaxed: {voter} lost {partition_id}/{has + 1} without losing power"
+                )
         self.losses += 1
         self._world.rare.count("losses of relaxed groups")
-        self._world.loop.note("gone", group.partition, held)
-        checks.gone(group, held)
+        self._world.loop.note("gone", partition_id.partition, held)
+        checks.gone(partition_id, held)
         for client in self._world.clients:
-            client.lost(group)
+            client.lost(partition_id)
 
-    def _held(self, group: GroupId, log: GroupLog | None) -> Index:
+    def _held(self, partition_id: PartitionId, log: PartitionLog | None) -> Index:
         """Up to which entry a log holds what was committed."""
         if log is None:
             return Index(0)
-        at = min(log.last_index, self._world.checks.last(group))
-        while at >= log.first_index and not self._is_same(group, log, Index(at)):
+        at = min(log.last_index, self._world.checks.last(partition_id))
+        while at >= log.first_index and not self._is_same(partition_id, log, Index(at)):
             at -= 1
         return Index(at)
 
-    def _is_same(self, group: GroupId, log: GroupLog, index: Index) -> bool:
-        term = self._world.checks.term_of(group, index)
+    def _is_same(self, partition_id: PartitionId, log: PartitionLog, index: Index) -> bool:
+        term = self._world.checks.term_of(partition_id, index)
         return term is None or term == log.term_at(index)
 
     def _store(self, node: NodeId) -> Store:

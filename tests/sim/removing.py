@@ -13,7 +13,7 @@ from coordinator.brokers.registry import ACTIVE, DRAINED
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import BrokerRegistered, Command, RegisterBroker
 from coordinator.commands.placement import BrokerResult, DrainBroker, RemoveBroker
-from goqueue.wire.types import GroupId, Incarnation, NodeId, Voter
+from goqueue.wire.types import Incarnation, NodeId, PartitionId, Voter
 from log.entry import Entry
 from raft.configuration import Configuration
 
@@ -41,7 +41,7 @@ class Removing:
         self.leaver: NodeId | None = None
         self.is_dead = False
         self._registered: dict[Voter, None] = {}
-        self._committed: dict[GroupId, Configuration] = {}
+        self._committed: dict[PartitionId, Configuration] = {}
         """The newest of each partition."""
         self.removed: dict[Voter, None] = {}
         """By what the cluster group has decided."""
@@ -57,9 +57,9 @@ class Removing:
 
     def is_one_of_two(self, node: NodeId) -> bool:
         """Whether a majority of some group needs it."""
-        return bool(self.groups_of_two(node))
+        return bool(self.partitions_of_two(node))
 
-    def groups_of_two(self, node: NodeId) -> set[GroupId]:
+    def partitions_of_two(self, node: NodeId) -> set[PartitionId]:
         """Those that have this voter and at most one other, by what a running replica knows: a
         majority needs both."""
         rafts = [raft for process in self._world.members_here() for raft in process.rafts()]
@@ -68,7 +68,9 @@ class Removing:
             for raft in rafts
             for one in (raft.configuration, raft.configuration_before)
         ]
-        return {group for group, voters in known if len(voters) <= 2 and node in voters}
+        return {
+            partition_id for partition_id, voters in known if len(voters) <= 2 and node in voters
+        }
 
     def _leave(self) -> None:
         world, rng = self._world, self._rng
@@ -123,25 +125,25 @@ class Removing:
             if voter in self.removed:
                 self._broken(f"gone: {voter} was removed, and is let in again")
 
-    def committed(self, group: GroupId, configuration: Configuration) -> None:
+    def committed(self, partition_id: PartitionId, configuration: Configuration) -> None:
         """Who takes part in a partition, as some replica has it applied."""
-        known = self._committed.get(group)
+        known = self._committed.get(partition_id)
         if known is None or known.index < configuration.index:
-            self._committed[group] = configuration
-            self._look(group)
+            self._committed[partition_id] = configuration
+            self._look(partition_id)
 
-    def _look(self, group: GroupId) -> None:
-        known = self._committed[group]
+    def _look(self, partition_id: PartitionId) -> None:
+        known = self._committed[partition_id]
         still = [voter for voter in (*known.voters, *known.learners) if voter in self.removed]
-        if still and not self._world.newest_state().is_deleted(group.topic):
-            self._broken(f"emptied: {still} is removed, and takes part in {group}")
+        if still and not self._world.newest_state().is_deleted(partition_id.topic):
+            self._broken(f"emptied: {still} is removed, and takes part in {partition_id}")
 
     def _remove(self, node: NodeId) -> None:
         world, rng = self._world, self._rng
         self.removed.update({v: None for v in self._registered if v.node == node})
         world.loop.note("removed", node)
-        for group in self._committed:
-            self._look(group)
+        for partition_id in self._committed:
+            self._look(partition_id)
         if not self.is_dead and rng.random() < 0.7:
             world.loop.call_later(rng.uniform(*DOWN_S), self._restart, node)
 

@@ -13,25 +13,25 @@ from delivery.dedup.requests import REQUEST_BYTES
 from delivery.leader.appender import Appender
 from delivery.state.partition import PartitionState
 from goqueue.wire.errors import DiskFull, NotLeader
-from goqueue.wire.types import GroupId, Index, NodeId, Offset, Term
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId, Term
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged, LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.api.records import AppendResult
 from node.partition.append_queue import AppendLimits, AppendQueue, ByteBudget
 from node.partition.reading.message_reader import BatchCache, MessageReader
 from node.partition.reading.reader import Bounds, PartitionReader
-from node.partition.retention.reappended import KeptReader
+from node.partition.retention.reappended import CompactedReader
 from node.partition.retention.trimming import Retention
-from node.partition.unreadable_messages import Unread
+from node.partition.unreadable_messages import UnreadableMessages
 from node.rpc.queue import GroupRef
 from raft.configuration import Configuration
 from raft.group import RaftGroup
 from tests.sim.compacting import Compacting
 from tests.sim.front import Nothing
+from tests.sim.maintenance import Maintenance
 from tests.sim.mutants import Mutant
 from tests.sim.queue_mutants import DelayByWallClock
-from tests.sim.upkeep import Upkeep
 from tests.sim.watched_queue import WatchedQueue
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ class Replica:
     """Implements Raft's StateMachine, around the production append queue and queue host; `attach`
     gives it its group."""
 
-    def __init__(self, process: Process, group: GroupId, log: GroupLog, mutant: Mutant) -> None:
-        self.id = group
+    def __init__(
+        self, process: Process, partition_id: PartitionId, log: PartitionLog, mutant: Mutant
+    ) -> None:
+        self.id = partition_id
         self.state = mutant.state()
         if isinstance(self.state, DelayByWallClock):
             self.state.wall_ms = process.wall_ms
@@ -62,9 +64,9 @@ class Replica:
         self._found_index = log.last_index
         self.raft: RaftGroup
         self._process = self.process = process
-        kept = KeptReader(log, lambda: self.state.queue.survivors)
+        kept = CompactedReader(log, lambda: self.state.queue.compacted_set)
         self._reader = self.reader = PartitionReader(log, self._bounds, kept)
-        self._upkeep = Upkeep(self, self._reader, process.world.rng("trim"))
+        self._maintenance = Maintenance(self, self._reader, process.world.rng("trim"))
         self._compaction = process.world.compaction
         self.compacting = None
         if self._compaction is not None:
@@ -75,25 +77,25 @@ class Replica:
         self._appends: AppendQueue | None = None
         self._leader_waiters: dict[asyncio.Future[None], None] = {}
         work = process.world.queue or process.world.members
-        self._work = work if work is not None and work.has(group) else None
+        self._work = work if work is not None and work.has(partition_id) else None
         self.queue: WatchedQueue | None = None
         nothing: Any = Nothing()
         self.figures = nothing
         self.config = TopicConfig()
-        self.unread = Unread()
+        self.unreadable = UnreadableMessages()
         retention: Any = Retention(
             log=log,
             state=self.state,
             reader=self._reader,
-            group=lambda: self.raft,
+            raft_group=lambda: self.raft,
             config=lambda: self.config,
         )
         self.messages = MessageReader(
-            group,
+            partition_id,
             self._reader,
             BatchCache(CACHE_BYTES),
             carried=lambda: self.state.queue.held,
-            carried_rows=retention.carried_rows,
+            carried_rows=retention.reappended_rows,
         )
 
     def attach(self, raft: RaftGroup) -> None:
@@ -106,7 +108,7 @@ class Replica:
         nothing: Any = Nothing()
         self._appends = self._mutant.appends(
             topic="t",
-            group=self.raft,
+            raft_group=self.raft,
             appender=self._make_appender,
             original_time_ms=lambda offset: self._reader.time_at(offset) or 0,
             is_relaxed=lambda: self.log.relaxed,
@@ -120,7 +122,7 @@ class Replica:
     # Raft's StateMachine
 
     @property
-    def group(self) -> RaftGroup:
+    def raft_group(self) -> RaftGroup:
         """As a node's partition has it."""
         return self.raft
 
@@ -167,7 +169,7 @@ class Replica:
     def vote(self, committed: Configuration) -> None:
         """These vote from an entry on that has applied."""
         names = [voter.node for voter in committed.voters]
-        self.state.queue.chronicle.vote(committed.index, names)
+        self.state.queue.outcome_notes.vote(committed.index, names)
         self._process.world.relaxed.committed(self.id, committed)
         if self._process.world.moves is not None:
             self._process.world.moves.removing.committed(self.id, committed)
@@ -216,7 +218,7 @@ class Replica:
     def check_state(self) -> None:
         """The same state at the same index on every replica, for ever. Entries with voters are
         noted, and are none that the queue applies."""
-        voted = self.state.queue.chronicle.voters
+        voted = self.state.queue.outcome_notes.voters
         self._checks.state_is(
             self._process.node,
             self.id,
@@ -269,7 +271,7 @@ class Replica:
         is known from then on, and healed."""
         try:
             if not self.log.quarantined:
-                self._upkeep.trim(keep)
+                self._maintenance.trim(keep)
         except EntryDamaged:
             if not self._process.world.is_damaged or not self.log.quarantined:
                 raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from delivery.leader.appender import Rows
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 
 Identity = tuple[int, int, int] | int
 """(producer id, epoch, base sequence), or a request id: what must not be stored twice."""
@@ -44,7 +44,7 @@ Answer = Stored | Refused
 class Publish:
     """One batch on its way; `reply` is called once, or never if the node dies."""
 
-    group: GroupId
+    partition_id: PartitionId
     batch: RecordBatch
     request_id: int
     reply: Callable[[Answer], None]

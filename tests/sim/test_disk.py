@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from log.config import StorageConfig
 from tests.sim.disk import ROOT, Died, DiskSpeed, SimDisk, Storage
 from tests.sim.loop import Loop, ProcessTime, Trace
@@ -69,7 +69,7 @@ def damaged_disk() -> SimDisk:
     """Of a node that has a group, is down, and whose write-ahead log has a bad header."""
     disk = SimDisk()
     store = open_store(disk).store
-    store.create_group(GroupId(TopicId(7, 1), 0))
+    store.create_log(PartitionId(TopicId(7, 1), 0))
     job = store.take_flush(0)
     assert job is not None
     job.sync()

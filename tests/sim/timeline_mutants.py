@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from delivery.entries.ops import Committed, Sought, decode_ops
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.state.partition import PartitionState
 from delivery.timeline.message import Timeline, holding_entry, project
 from log.entry import Entry, EntryKind
@@ -18,10 +18,10 @@ SKIPPED = 16
 
 
 def untold_redelivery(
-    offset: int, entries: Sequence[Entry], chronicle: Chronicle
+    offset: int, entries: Sequence[Entry], outcome_notes: OutcomeNotes
 ) -> Timeline | None:
     """A message's first delivery is told, and no other of the same attempt."""
-    found = project(offset, entries, chronicle)
+    found = project(offset, entries, outcome_notes)
     if found is None:
         return None
     seen: set[tuple[object, object]] = set()
@@ -36,9 +36,11 @@ def untold_redelivery(
     return replace(found, events=events)
 
 
-def attempts_of_all(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
+def attempts_of_all(
+    offset: int, entries: Sequence[Entry], outcome_notes: OutcomeNotes
+) -> Timeline | None:
     """An attempt's number counts deliveries that were given back."""
-    found = project(offset, entries, chronicle)
+    found = project(offset, entries, outcome_notes)
     if found is None:
         return None
     made: Counter[object] = Counter()
@@ -51,16 +53,20 @@ def attempts_of_all(offset: int, entries: Sequence[Entry], chronicle: Chronicle)
     return replace(found, events=events)
 
 
-def skips_entries(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
+def skips_entries(
+    offset: int, entries: Sequence[Entry], outcome_notes: OutcomeNotes
+) -> Timeline | None:
     """The index knows nothing of some entries."""
     holding = holding_entry(entries, offset)
     known = [entry for entry in entries if entry is holding or entry.index % SKIPPED]
-    return project(offset, known, chronicle)
+    return project(offset, known, outcome_notes)
 
 
-def skips_replays(offset: int, entries: Sequence[Entry], chronicle: Chronicle) -> Timeline | None:
+def skips_replays(
+    offset: int, entries: Sequence[Entry], outcome_notes: OutcomeNotes
+) -> Timeline | None:
     """Entries that name groups only, as seeks and commits, are not looked at."""
-    return project(offset, [e for e in entries if _names_messages(e)], chronicle)
+    return project(offset, [e for e in entries if _names_messages(e)], outcome_notes)
 
 
 def _names_messages(entry: Entry) -> bool:
@@ -74,10 +80,10 @@ class ForgetsThePast(PartitionState):
 
     def restore(self, state: bytes) -> None:
         super().restore(state)
-        self.queue.chronicle = Chronicle()
+        self.queue.outcome_notes = OutcomeNotes()
 
 
-class _TellsRefused(Chronicle):
+class _TellsRefused(OutcomeNotes):
     """Messages that were not granted are told as delivered."""
 
     __slots__ = ()
@@ -86,7 +92,7 @@ class _TellsRefused(Chronicle):
         return None
 
 
-class _TellsRepeated(Chronicle):
+class _TellsRepeated(OutcomeNotes):
     """Operations that did nothing are told as if they had."""
 
     __slots__ = ()
@@ -96,18 +102,18 @@ class _TellsRepeated(Chronicle):
 
 
 class _Noting(Altered):
-    chronicle_type: type[Chronicle] = Chronicle
+    chronicle_type: type[OutcomeNotes] = OutcomeNotes
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue.chronicle.__class__ = self.chronicle_type
+        self.queue.outcome_notes.__class__ = self.chronicle_type
 
     def restore(self, state: bytes) -> None:
         super().restore(state)
-        self.queue.chronicle.__class__ = self.chronicle_type
+        self.queue.outcome_notes.__class__ = self.chronicle_type
 
     def apply(self, entry: Entry) -> Any:
-        self.queue.chronicle.__class__ = self.chronicle_type
+        self.queue.outcome_notes.__class__ = self.chronicle_type
         return super().apply(entry)
 
 

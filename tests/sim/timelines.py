@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from delivery.entries import ops
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.timeline.message import Timeline
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.errors import LogError
 from tests.check.timelinecheck import Delivery, Past, violations
 from tests.sim.indexed import Indexed, entries_between
@@ -30,7 +30,7 @@ class Timelines:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.rng("timelines")
-        self._told: dict[tuple[GroupId, int, int, int], tuple[str, int]] = {}
+        self._told: dict[tuple[PartitionId, int, int, int], tuple[str, int]] = {}
         self.looked_at = 0
 
     def start(self) -> None:
@@ -39,7 +39,7 @@ class Timelines:
             self._world.loop.call_later(at_s, self._look)
 
     def told_granted(
-        self, partition: GroupId, group: int, member: str, granted: ops.Granted
+        self, partition: PartitionId, group: int, member: str, granted: ops.Granted
     ) -> None:
         """A client was given messages."""
         for grant in granted.grants:
@@ -60,7 +60,9 @@ class Timelines:
                 offsets = self._chosen(partition, model, newest[0], LOOKED_AT)
                 self._judge(partition, model, {"a replica": newest[0]}, offsets)
 
-    def judge(self, partition: GroupId, model: QueueLog, replicas: dict[NodeId, Replica]) -> None:
+    def judge(
+        self, partition: PartitionId, model: QueueLog, replicas: dict[NodeId, Replica]
+    ) -> None:
         """All is settled: timelines are complete, and the same everywhere."""
         some = next(iter(replicas.values()), None)
         if some is not None:
@@ -68,7 +70,7 @@ class Timelines:
             self._judge(partition, model, dict(replicas), offsets)
 
     def _chosen(
-        self, partition: GroupId, model: QueueLog, replica: Replica, count: int
+        self, partition: PartitionId, model: QueueLog, replica: Replica, count: int
     ) -> list[int]:
         """Messages that are still stored: acked ones with the longest past, and any, and those that
         a delivery named in vain."""
@@ -76,7 +78,7 @@ class Timelines:
         acked = [
             offset
             for offset in self._world.checks.acked_offsets(partition)
-            if offset >= start or offset in queue.carried
+            if offset >= start or offset in queue.reappended
         ]
         if not acked:
             return []
@@ -86,34 +88,34 @@ class Timelines:
         eventful = sorted(acked, key=lambda offset: (-lives[offset], offset))[: 2 * count]
         chosen = self._rng.sample(eventful, min(count // 2, len(eventful)))
         chosen += self._rng.sample(acked, min(count - len(chosen), len(acked)))
-        vain = [offset for offset in model.in_vain if offset >= start or offset in queue.carried]
+        vain = [offset for offset in model.in_vain if offset >= start or offset in queue.reappended]
         chosen += self._rng.sample(vain, min(count // 2, len(vain)))
         carried = [offset for offset in acked if offset < start]
         return sorted({*chosen, *self._rng.sample(carried, min(1, len(carried)))})
 
     def _judge(
         self,
-        partition: GroupId,
+        partition: PartitionId,
         model: QueueLog,
         replicas: dict[str, Replica] | dict[NodeId, Replica],
         offsets: list[int],
     ) -> None:
         first: dict[int, Timeline] = {}
-        judged: list[tuple[list[bytes], Chronicle]] = []
+        judged: list[tuple[list[bytes], OutcomeNotes]] = []
         for node, replica in replicas.items():
             state = replica.state
             try:
                 entries = entries_between(replica.log, state.log_start_index, state.applied_index)
             except LogError:
                 continue
-            told_of = [entry.frame for entry in entries], state.queue.chronicle
+            told_of = [entry.frame for entry in entries], state.queue.outcome_notes
             if told_of in judged:
                 continue  # of the same entries and notes, the same timelines
             judged.append(told_of)
-            index = Indexed(entries, state.queue.chronicle)
+            index = Indexed(entries, state.queue.outcome_notes)
             for offset in offsets:
                 self.looked_at += 1
-                found = self._world.mutant.project(offset, entries, state.queue.chronicle)
+                found = self._world.mutant.project(offset, entries, state.queue.outcome_notes)
                 told = f"timeline of {partition}/{offset} on {node}"
                 if found is None:
                     self._broken(f"{told}: there is none")
@@ -131,7 +133,7 @@ class Timelines:
                 elif (known.events, known.states) != (found.events, found.states):
                     self._broken(f"{told}: {found.events}, elsewhere {known.events}")
 
-    def _past(self, partition: GroupId, model: QueueLog, offset: int) -> Past:
+    def _past(self, partition: PartitionId, model: QueueLog, offset: int) -> Past:
         past = Past()
         made: dict[tuple[int, int], Delivery] = {}
         for group, delivery, granted in sorted(model.granted):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.placement.steps import Step
-from goqueue.wire.types import GroupId, Index, NodeId, Term
+from goqueue.wire.types import Index, NodeId, PartitionId, Term
 from tests.sim.figure8 import Figure8
 from tests.sim.lone_learner import LoneLearner
 
@@ -48,13 +48,15 @@ class Traps:
         """Kill each of the next leaders, soon after it has begun to lead."""
         self._leads = count
 
-    def began_to_lead(self, node: NodeId, group: GroupId, term: Term, voters: int) -> None:
+    def began_to_lead(
+        self, node: NodeId, partition_id: PartitionId, term: Term, voters: int
+    ) -> None:
         self._world.elections += 1
-        self._world.checks.led(group, term, node, voters)
+        self._world.checks.led(partition_id, term, node, voters)
         if self._figure8 is not None:
-            self._figure8.began_to_lead(node, group)
+            self._figure8.began_to_lead(node, partition_id)
         if self._lone_learner is not None:
-            self._lone_learner.began_to_lead(node, group)
+            self._lone_learner.began_to_lead(node, partition_id)
         if self._leads:
             self._leads -= 1
             rng = self._world.rng("traps")
@@ -70,9 +72,9 @@ class Traps:
         """Let this script look at the next promotion."""
         self._lone_learner = lone_learner
 
-    def committed(self, node: NodeId, group: GroupId) -> None:
+    def committed(self, node: NodeId, partition_id: PartitionId) -> None:
         if self._figure8 is not None:
-            self._figure8.committed(node, group)
+            self._figure8.committed(node, partition_id)
 
     def at_votes(self, count: int) -> None:
         """Restart each of the next voters, or its link to the candidate, while the vote is told;
@@ -80,9 +82,9 @@ class Traps:
         self._votes = count
 
     def granted(
-        self, node: NodeId, group: GroupId, term: Term, candidate: NodeId, last: Index
+        self, node: NodeId, partition_id: PartitionId, term: Term, candidate: NodeId, last: Index
     ) -> None:
-        self._world.checks.granted(group, term, node, candidate, last)
+        self._world.checks.granted(partition_id, term, node, candidate, last)
         if not self._votes:
             return
         self._votes -= 1
@@ -94,8 +96,10 @@ class Traps:
         else:
             self._kill_later(node, rng.random() < 0.6, delay_s, rng.uniform(0.001, 0.02))
 
-    def truncates(self, node: NodeId, group: GroupId, index: Index, term: Term | None) -> None:
-        self._world.checks.truncates(node, group, index, term)
+    def truncates(
+        self, node: NodeId, partition_id: PartitionId, index: Index, term: Term | None
+    ) -> None:
+        self._world.checks.truncates(node, partition_id, index, term)
 
     def at_changes(self, count: int) -> None:
         """Kill who changes the replicas of a group, or whom it is about, while that goes on."""

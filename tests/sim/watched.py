@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol
 
-from goqueue.wire.types import GroupId, Index, NodeId, Term
+from goqueue.wire.types import Index, NodeId, PartitionId, Term
 from raft.group import RaftGroup
 from raft.peer import Peer
 from raft.state import LEADER
@@ -14,13 +14,17 @@ from raft.state import LEADER
 class Watcher(Protocol):
     """Who is told."""
 
-    def began_to_lead(self, node: NodeId, group: GroupId, term: Term, voters: int) -> None: ...
-
-    def granted(
-        self, node: NodeId, group: GroupId, term: Term, candidate: NodeId, last: Index
+    def began_to_lead(
+        self, node: NodeId, partition_id: PartitionId, term: Term, voters: int
     ) -> None: ...
 
-    def truncates(self, node: NodeId, group: GroupId, index: Index, term: Term | None) -> None: ...
+    def granted(
+        self, node: NodeId, partition_id: PartitionId, term: Term, candidate: NodeId, last: Index
+    ) -> None: ...
+
+    def truncates(
+        self, node: NodeId, partition_id: PartitionId, index: Index, term: Term | None
+    ) -> None: ...
 
 
 def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:

@@ -40,7 +40,7 @@ class WatchedQueue(QueueHost):
     def __init__(self, replica: Replica, work: Work) -> None:
         raft: Any = Proposals(replica, work)
         super().__init__(
-            group=raft,
+            raft_group=raft,
             state=replica.state,
             config=lambda: work.config,
             is_stuck=lambda: replica.process.store.stalled is not None,
@@ -74,5 +74,5 @@ class WatchedQueue(QueueHost):
         dispatcher = self._dispatcher
         if group is None or dispatcher is None or dispatcher.is_delivering:
             return
-        if group.select(1, self._group.log_time_ms()):
+        if group.select(1, self._raft_group.log_time_ms()):
             self._work.held(self._replica.id, f"group {group.name}")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delivery.config import GroupConfig, QueueConfig
 from delivery.state.partition import PartitionState
-from goqueue.wire.types import GroupId, Index, NodeId, Term
+from goqueue.wire.types import Index, NodeId, PartitionId, Term
 from log.entry import Entry
 
 
@@ -26,7 +26,7 @@ class Work(Protocol):
 
     config: QueueConfig
 
-    def has(self, group: GroupId) -> bool:
+    def has(self, partition_id: PartitionId) -> bool:
         """Whether the partition's queue is used."""
         ...
 
@@ -34,14 +34,16 @@ class Work(Protocol):
         """The groups as this node knows them now."""
         ...
 
-    def proposed(self, group: GroupId, term: Term, index: Index, seen: Index) -> None:
+    def proposed(self, partition_id: PartitionId, term: Term, index: Index, seen: Index) -> None:
         """A leader has made a queue entry, having applied everything up to `seen`."""
         ...
 
-    def applied(self, group: GroupId, entry: Entry, state: PartitionState, result: object) -> None:
+    def applied(
+        self, partition_id: PartitionId, entry: Entry, state: PartitionState, result: object
+    ) -> None:
         """A replica has applied an entry."""
         ...
 
-    def held(self, group: GroupId, who: str) -> None:
+    def held(self, partition_id: PartitionId, who: str) -> None:
         """A receive was given nothing, though something is ready and nothing is under way."""
         ...

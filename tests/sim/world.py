@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, NodeId, Offset, TopicId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, Offset, PartitionId, TopicId, Voter
 from raft.group import RaftGroup
 from tests.check.queuelog import QueueLog
 from tests.sim.checks import Checks
@@ -92,10 +92,12 @@ class World:
         self.trace = Trace(keep=keep_trace)
         self.loop = Loop(self.trace)
         self.nodes = [NodeId(f"n{number}") for number in range(self.shape.nodes)]
-        self.groups: list[GroupId] = []
+        self.partition_ids: list[PartitionId] = []
         """Partitions that clients publish to."""
         if not self.shape.managed:
-            self.groups = [GroupId(TopicId(7, 1), number) for number in range(self.shape.groups)]
+            self.partition_ids = [
+                PartitionId(TopicId(7, 1), number) for number in range(self.shape.groups)
+            ]
         self.is_quiet = False
         self.is_over = False
         self.checks = Checks(self.loop)
@@ -103,7 +105,7 @@ class World:
         self.admin = Admin(self, self.rng("admin"))
         self.queue = None
         if self.shape.queue:
-            self.queue = QueueWork(self, self.groups[0])
+            self.queue = QueueWork(self, self.partition_ids[0])
         self.members = MemberWork(self) if self.shape.members else None
         self.moves = MoveWork(self) if self.shape.moving else None
         self.compaction = CompactWork(self) if self.shape.compacts else None
@@ -111,7 +113,7 @@ class World:
         self.traps = Traps(self)
         self.relaxed = Relaxed(self)
         self.rare = Rare()
-        self.group_type = counted(watched(self.mutant.group, self.traps), self.rare)
+        self.raft_group_type = counted(watched(self.mutant.raft_group, self.traps), self.rare)
         self.machines = Machines(self)
         self.net = Net(
             self.loop,
@@ -143,7 +145,7 @@ class World:
         """Of whole replicas."""
         self.resumed_copies = 0
         """Of these, those that went on with files of an attempt before."""
-        self.strays = 0
+        self.orphans = 0
         """Replicas that nobody named, and that went by what a leader told."""
         self.repairs = 0
         """Of damaged logs, entry by entry."""
@@ -252,8 +254,8 @@ class World:
         before = self.checks.acks
         probes = [Client(self, 1000 + number, self.rng(f"probe {number}")) for number in range(2)]
         for probe in probes:
-            for group in self.groups:
-                probe.publish(group)
+            for partition_id in self.partition_ids:
+                probe.publish(partition_id)
         until = self.loop.time + HEALED_S
         if not self.loop.run_until(until, lambda: all(probe.idle for probe in probes)):
             self.checks.violated("alive: a new write is not acked")
@@ -263,12 +265,16 @@ class World:
         for process in self.members_here():
             if process.cluster is not None:
                 process.cluster.check_state()
-                self.checks.log_is(process.node, CLUSTER_GROUP, process.store.group(CLUSTER_GROUP))
-            for group, replica in process.replicas.items():
+                self.checks.log_is(
+                    process.node, CLUSTER_GROUP, process.store.partition_log(CLUSTER_GROUP)
+                )
+            for partition_id, replica in process.replicas.items():
                 replica.check_state()
-                self.checks.log_is(process.node, group, replica.log)
+                self.checks.log_is(process.node, partition_id, replica.log)
         if self.queue is not None:
-            states = {p.node: p.replicas[self.queue.group].state for p in self.members_here()}
+            states = {
+                p.node: p.replicas[self.queue.partition_id].state for p in self.members_here()
+            }
             self.queue.judge(states)
             self.loop.note("queue", self.queue.digest)
         if self.members is not None:
@@ -277,17 +283,19 @@ class World:
             )
         if self.compaction is not None:
             self.compaction.judge([r for p in self.members_here() for r in p.replicas.values()])
-        for group, model in self.queue_logs().items():
-            members = [p for p in self.members_here() if group in p.replicas]
-            self.timelines.judge(group, model, {p.node: p.replicas[group] for p in members})
+        for partition_id, model in self.queue_logs().items():
+            members = [p for p in self.members_here() if partition_id in p.replicas]
+            self.timelines.judge(
+                partition_id, model, {p.node: p.replicas[partition_id] for p in members}
+            )
 
-    def queue_logs(self) -> dict[GroupId, QueueLog]:
+    def queue_logs(self) -> dict[PartitionId, QueueLog]:
         """The models of the partitions whose queues are used."""
         if self.queue is not None:
-            return {self.queue.group: self.queue.log}
+            return {self.queue.partition_id: self.queue.log}
         if self.members is None:
             return {}
-        return {group: ledger.log for group, ledger in self.members.ledgers.items()}
+        return {partition_id: ledger.log for partition_id, ledger in self.members.ledgers.items()}
 
     def _is_settled(self) -> bool:
         return not self._unsettled()
@@ -313,7 +321,7 @@ class World:
                 if process.raft(CLUSTER_GROUP) is None:
                     return f"the cluster group does not run on {process.node}"
             rafts = [process.raft(CLUSTER_GROUP) for process in processes]
-            found = self._unsettled_group(CLUSTER_GROUP, [raft for raft in rafts if raft])
+            found = self._unsettled_partition(CLUSTER_GROUP, [raft for raft in rafts if raft])
             if found:
                 return found
             self.topics_changed()
@@ -321,9 +329,9 @@ class World:
                 found = self._holds_wrongly(process)
                 if found:
                     return found
-        for group in self.groups:
-            rafts = [p.replicas[group].raft for p in processes if group in p.replicas]
-            found = self._unsettled_group(group, rafts)
+        for partition_id in self.partition_ids:
+            rafts = [p.replicas[partition_id].raft for p in processes if partition_id in p.replicas]
+            found = self._unsettled_partition(partition_id, rafts)
             if found:
                 return found
         return next((found for work in self._works() if (found := work.unsettled())), "")
@@ -337,12 +345,17 @@ class World:
         """Whether a node holds what it should not, or lacks what it should."""
         assert process.cluster is not None
         wanted = sorted([CLUSTER_GROUP, *process.cluster.wanted()])
-        store, held = process.store, process.store.groups()
+        store, held = process.store, process.store.partition_ids()
         if self.moves is not None:  # what was moved away is empty, and keeps its promises
-            held = [group for group in held if store.group(group).last_index]
+            held = [
+                partition_id
+                for partition_id in held
+                if store.partition_log(partition_id).last_index
+            ]
         if held == wanted:
             return ""
-        return f"{process.node} holds {[str(group) for group in held]}, and not what it should"
+        names = [str(partition_id) for partition_id in held]
+        return f"{process.node} holds {names}, and not what it should"
 
     def members_here(self) -> list[Process]:
         """The processes that take part: a wiped node does not, nor does one that was removed."""
@@ -355,15 +368,15 @@ class World:
     def _is_gone(self, node: NodeId) -> bool:
         return self.moves is not None and self.moves.removing.is_gone(node)
 
-    def _unsettled_group(self, group: GroupId, rafts: list[RaftGroup]) -> str:
+    def _unsettled_partition(self, partition_id: PartitionId, rafts: list[RaftGroup]) -> str:
         ends = {(raft.applied_index, str(raft.leader)) for raft in rafts}
         for raft in rafts:
-            if not self.checks.applied_all(group, raft.applied_index):
-                return f"{raft.node} has applied {group} up to {raft.applied_index} only"
+            if not self.checks.applied_all(partition_id, raft.applied_index):
+                return f"{raft.node} has applied {partition_id} up to {raft.applied_index} only"
         if len(ends) > 1:
-            return f"the replicas of {group} differ: {sorted(ends)}"
+            return f"the replicas of {partition_id} differ: {sorted(ends)}"
         if not any(raft.is_ready_leader for raft in rafts):
-            return f"nobody leads {group}"
+            return f"nobody leads {partition_id}"
         return ""
 
     # what the cluster group decides
@@ -376,13 +389,19 @@ class World:
     def topics_changed(self) -> None:
         """Clients publish to the topics that there are, as far as any node knows."""
         newest = self.newest_state()
-        gone = [group for group in self.groups if newest.is_deleted(group.topic)]
+        gone = [
+            partition_id
+            for partition_id in self.partition_ids
+            if newest.is_deleted(partition_id.topic)
+        ]
         now = [
-            GroupId(topic.id, number)
+            PartitionId(topic.id, number)
             for topic in newest.topics.values()
             for number in range(len(topic.partitions))
         ]
-        self.groups = now or [group for group in self.groups if group not in gone]
+        self.partition_ids = now or [
+            partition_id for partition_id in self.partition_ids if partition_id not in gone
+        ]
         for client in self.clients:
             client.give_up(newest.is_deleted)
 

@@ -86,8 +86,8 @@ def kinds(node: Node) -> set[int | str]:
     """The tags of all operations and commands that a stopped node's logs hold."""
     store = Store.open(OsDisk(), str(node.data), StorageConfig(), read_only=True)
     found: set[int | str] = set()
-    for group in store.groups():
-        log = store.group(group)
+    for partition_id in store.partition_ids():
+        log = store.partition_log(partition_id)
         at = log.first_index
         while at <= log.last_index:
             entries = log.entries(at)

@@ -34,7 +34,7 @@ from goqueue.publish.outgoing import (
     to_lane,
     to_value,
 )
-from goqueue.publish.round_robin import Turns
+from goqueue.publish.round_robin import RoundRobin
 from goqueue.publish.sender import PartitionSender
 from goqueue.tasks import TaskSet
 from goqueue.transport.http import Transport
@@ -93,7 +93,7 @@ class Producer:
         self._budget = Budget(settings.buffer_bytes_max)
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
-        self._turns = Turns()
+        self._round_robin = RoundRobin()
         self._owned = TaskSet(None)
         self._shared: asyncio.Task[Identity] | None = None
         self._outstanding = 0
@@ -253,7 +253,7 @@ class Producer:
             key = message.message_id.encode()
         if key is not None:
             return partition_for(key, count)
-        return self._turns.now(topic) % count
+        return self._round_robin.now(topic) % count
 
     def _add(self, topic: str, partition: int, message: Accepted, repeats_for_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -279,7 +279,7 @@ class Producer:
     def _seal(self, topic: str, partition: int) -> None:
         batch, timer = self._open.pop((topic, partition))
         timer.cancel()
-        self._turns.pass_on(topic)
+        self._round_robin.pass_on(topic)
         sender = self._senders.get((topic, partition))
         if sender is None:
             sender = PartitionSender(

@@ -12,7 +12,7 @@ from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.times import time_ms
 from goqueue.publish.metadata import KnownTopics, TopicFacts
 from goqueue.publish.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
-from goqueue.publish.round_robin import Turns
+from goqueue.publish.round_robin import RoundRobin
 from goqueue.transport.http import Answer, Transport, join
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
 from goqueue.wire.errors import (
@@ -140,7 +140,7 @@ class Publishing:
         self._codec = codec
         self._level = level
         self._now_ms = now_ms
-        self._turns = Turns()
+        self._round_robin = RoundRobin()
 
     async def publish(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[Result]:
         """A result a message, in their order. Raises only where nothing was sent.
@@ -152,7 +152,7 @@ class Publishing:
         except UnknownTopic:
             return await self.publish_json(topic, messages)
         groups: dict[int, list[int]] = {}
-        turn = self._turns.take(topic)
+        turn = self._round_robin.take(topic)
         for row, message in enumerate(messages):
             groups.setdefault(_partition(message, facts.partitions, turn), []).append(row)
         picked = {partition: [messages[row] for row in rows] for partition, rows in groups.items()}

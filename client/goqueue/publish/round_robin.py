@@ -10,7 +10,7 @@ FIRST_BELOW = 1 << 32
 """Far more than a topic has partitions, so that each is as likely as any other."""
 
 
-class Turns:
+class RoundRobin:
     """Counts turns for each topic, from one at random on: many short-lived programs that publish a
     message each reach all partitions, and not the first one alone."""
 

@@ -22,8 +22,8 @@ NodeId = NewType("NodeId", str)
 Incarnation = NewType("Incarnation", int)
 """The random 64-bit number of a data directory: a wiped disk gets another one."""
 
-GROUP_ID_BYTES = 20
-_GROUP_ID = struct.Struct("<QQI")
+PARTITION_ID_BYTES = 20
+_PARTITION_ID = struct.Struct("<QQI")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +50,7 @@ class TopicId:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GroupId:
+class PartitionId:
     """A Raft group: one partition of one topic, or the cluster group."""
 
     topic: TopicId
@@ -65,26 +65,26 @@ class GroupId:
         return f"{self.topic}-{self.partition}"
 
     @classmethod
-    def parse(cls, text: str) -> GroupId:
+    def parse(cls, text: str) -> PartitionId:
         """The id that `str()` wrote, such as a directory's name. Raises ValueError."""
         topic, separator, partition = text.rpartition("-")
-        group = cls(TopicId.parse(topic), int(partition)) if separator else None
-        if group is None or str(group) != text:
+        partition_id = cls(TopicId.parse(topic), int(partition)) if separator else None
+        if partition_id is None or str(partition_id) != text:
             raise ValueError(f"not a group id: {text!r}")
-        return group
+        return partition_id
 
     def pack(self) -> bytes:
-        """The fixed form on the wire and on disk, `GROUP_ID_BYTES` long."""
-        return _GROUP_ID.pack(self.topic.cluster, self.topic.index, self.partition)
+        """The fixed form on the wire and on disk, `PARTITION_ID_BYTES` long."""
+        return _PARTITION_ID.pack(self.topic.cluster, self.topic.index, self.partition)
 
     @classmethod
-    def unpack(cls, buffer: bytes | bytearray | memoryview, at: int = 0) -> GroupId:
+    def unpack(cls, buffer: bytes | bytearray | memoryview, at: int = 0) -> PartitionId:
         """The id whose `pack()` starts at `at`. Raises struct.error on a short buffer."""
-        cluster, index, partition = _GROUP_ID.unpack_from(buffer, at)
+        cluster, index, partition = _PARTITION_ID.unpack_from(buffer, at)
         return cls(TopicId(cluster, index), partition)
 
 
-CLUSTER_GROUP = GroupId(TopicId(0, 0), 0)
+CLUSTER_GROUP = PartitionId(TopicId(0, 0), 0)
 """The metadata group: brokers, topics, placement."""
 
 

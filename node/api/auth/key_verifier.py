@@ -16,7 +16,7 @@ class Origin:
     failures: int = 0
 
 
-class Authenticator(Protocol):
+class KeyVerifier(Protocol):
     """Who proves secrets. `node.security.key_checks` implements it over the keys of the cluster."""
 
     def known(self, token: str) -> Principal | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, Unauthenticated
-from node.api.auth.key_verifier import Authenticator, Origin
+from node.api.auth.key_verifier import KeyVerifier, Origin
 from node.api.auth.principal import Principal, WrongRole
 from node.api.auth.sessions import Sessions
 from node.http.auth.addresses import Addresses
@@ -19,19 +19,19 @@ TOKEN_CHARACTERS_MAX = 512
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
 
 
-class Gate:
+class Authenticator:
     """Lets requests pass, or raises. Without an authenticator everybody passes, as nobody."""
 
     def __init__(
         self,
-        authenticator: Authenticator | None,
+        key_verifier: KeyVerifier | None,
         *,
         metrics_anonymous: bool = False,
         failures: Failures | None = None,
         addresses: Addresses | None = None,
         sessions: Sessions | None = None,
     ) -> None:
-        self._authenticator = authenticator
+        self._key_verifier = key_verifier
         self._failures = failures
         self.addresses = addresses or Addresses()
         self.sessions = sessions
@@ -39,7 +39,7 @@ class Gate:
 
     @property
     def is_locked(self) -> bool:
-        return self._authenticator is not None
+        return self._key_verifier is not None
 
     async def admit(
         self, request: web.BaseRequest, operation: str, params: Mapping[str, str]
@@ -49,7 +49,7 @@ class Gate:
         Raises Unauthenticated (401) without a key that holds, Forbidden (403) with one that may not
         do this, which names what is missing.
         """
-        if self._authenticator is None or operation in self._anonymous:
+        if self._key_verifier is None or operation in self._anonymous:
             return None
         policy = POLICIES.get(operation)
         if policy is None:
@@ -60,12 +60,12 @@ class Gate:
         self, request: web.BaseRequest, policy: Policy, what: str, topic: str | None
     ) -> Principal | None:
         """As `admit`, where the policy is at hand; `topic` is the one in the path."""
-        if self._authenticator is None or policy.roles is None:
+        if self._key_verifier is None or policy.roles is None:
             return None
         principal = self._usual(request)
         if principal is None:
             token = self._token(request)
-            principal = self._authenticator.known(token)
+            principal = self._key_verifier.known(token)
             if principal is None:
                 principal = await self.prove(token, request)
         self.allow(principal, policy, what, topic)
@@ -77,43 +77,43 @@ class Gate:
         text = headers.get("Authorization", "")
         if text[:7] != "Bearer " or "X-API-Key" in headers:
             return None
-        if len(headers.getall("Authorization")) != 1 or self._authenticator is None:
+        if len(headers.getall("Authorization")) != 1 or self._key_verifier is None:
             return None
-        return self._authenticator.known(text[7:])
+        return self._key_verifier.known(text[7:])
 
     def allow(self, principal: Principal, policy: Policy, what: str, topic: str | None) -> None:
         """Raises Forbidden, naming what is missing."""
         try:
             allow(principal, policy, what, topic)
         except Forbidden as error:
-            if self._authenticator is not None:
-                self._authenticator.denied(str(error.data.get("missing", "")))
+            if self._key_verifier is not None:
+                self._key_verifier.denied(str(error.data.get("missing", "")))
             raise
 
     async def prove(self, token: str, request: web.BaseRequest) -> Principal:
         """As `Authenticator.prove`; raises TooManyFailures where too many keys from the request's
         address did not hold of late."""
-        assert self._authenticator is not None
+        assert self._key_verifier is not None
         if self._failures is None:
-            return await self._authenticator.prove(token, Origin())
+            return await self._key_verifier.prove(token, Origin())
         address = self.addresses.of(request)
         try:
             self._failures.check(address)
         except TooManyFailures:
-            self._authenticator.refused("too_many")
+            self._key_verifier.refused("too_many")
             raise
         try:
-            return await self._authenticator.prove(token, self._failures.origin(address))
+            return await self._key_verifier.prove(token, self._failures.origin(address))
         except Unauthenticated:
             self._failures.add(address)
             raise
 
     def _token(self, request: web.BaseRequest) -> str:
         """The one token of a request. Raises Unauthenticated."""
-        assert self._authenticator is not None
+        assert self._key_verifier is not None
         found = tokens_of(request)
         if not found:
-            self._authenticator.refused("missing")
+            self._key_verifier.refused("missing")
             raise Unauthenticated(
                 "an API key is needed: Authorization: Bearer <id>.<secret>, or X-API-Key",
                 reason="missing",
@@ -125,8 +125,8 @@ class Gate:
     def check_form(self, token: str) -> None:
         """Whether it may be a key at all. Raises Unauthenticated."""
         if len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
-            if self._authenticator is not None:
-                self._authenticator.refused("malformed")
+            if self._key_verifier is not None:
+                self._key_verifier.refused("malformed")
             raise Unauthenticated(
                 "this is no API key: one is sent, once, as <id>.<secret>", reason="malformed"
             )

@@ -55,7 +55,7 @@ class CertificateRequired(GoQueueError):
     text: ClassVar[str] = "this node asks for a client certificate, and none was shown"
 
 
-class Guard:
+class CsrfGuard:
     """What one front asks of requests before it looks at them.
 
     `hosts` are names of this node beside loopback's; None: it may be asked under any. `origins` are

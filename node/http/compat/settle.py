@@ -129,7 +129,7 @@ async def ack(call: Call) -> web.Response:
             view.topic,
             view.partition,
             view.offset,
-            view.floor,
+            view.committed_offset,
             view.advanced,
             view.in_flight,
         )

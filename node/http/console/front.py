@@ -11,7 +11,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError, MethodNotAllowed, ServerError, Unauthenticated
 from node.api.auth.principal import Principal
-from node.http.auth.authenticator import Gate, tokens_of
+from node.http.auth.authenticator import Authenticator, tokens_of
 from node.http.auth.policies import ANYBODY, PAGE_ACTED, PAGE_SEEN, Policy
 from node.http.console import (
     browse,
@@ -83,10 +83,10 @@ def is_for_console(raw_path: str) -> bool:
 class Console:
     """The pages of one front."""
 
-    def __init__(self, shared: Shared, gate: Gate) -> None:
+    def __init__(self, shared: Shared, authenticator: Authenticator) -> None:
         self._shared = shared
-        self._gate = gate
-        login, sessions = Login(gate), gate.sessions
+        self._authenticator = authenticator
+        login, sessions = Login(authenticator), authenticator.sessions
         pages = (
             *PAGES,
             Page("GET", LOGIN, login.show, "showLogin", ANYBODY),
@@ -123,21 +123,21 @@ class Console:
 
     async def _answer(self, visit: Visit, page: Page) -> web.Response:
         """The page, for whom it is; where nobody has logged in, the way there."""
-        gate, request, policy = self._gate, visit.request, page.policy
-        if not gate.is_locked or policy.roles is None:
+        authenticator, request, policy = self._authenticator, visit.request, page.policy
+        if not authenticator.is_locked or policy.roles is None:
             return await page.handler(visit)
         topic = visit.params.get("topic")
-        if gate.sessions is None or tokens_of(request):
-            visit.admitted(await gate.admit_to(request, policy, "the console", topic))
+        if authenticator.sessions is None or tokens_of(request):
+            visit.admitted(await authenticator.admit_to(request, policy, "the console", topic))
             return await page.handler(visit)
         try:
-            principal = gate.sessions.principal(session_of(visit))
+            principal = authenticator.sessions.principal(session_of(visit))
         except Unauthenticated:
             if request.method != "GET" or "/data/" in page.path:
                 raise
             return to_login(visit)
         visit.admitted(principal)
-        gate.allow(principal, policy, "the console", topic)
+        authenticator.allow(principal, policy, "the console", topic)
         return await page.handler(visit)
 
 

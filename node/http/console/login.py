@@ -9,7 +9,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import Forbidden, GoQueueError, NotFound, Unauthenticated
 from node.api.auth.sessions import Sessions
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.auth.policies import PAGE_SEEN
 from node.http.console.acting import is_own_machine
 from node.http.console.forms import LOGIN_BYTES_MAX, read_form
@@ -34,8 +34,8 @@ def to_login(visit: Visit) -> web.Response:
 class Login:
     """The pages of one front whose doors are locked."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
 
     async def show(self, visit: Visit) -> web.Response:
         self._require_sessions()
@@ -47,8 +47,8 @@ class Login:
         form = await read_form(visit, LOGIN_BYTES_MAX)
         following, key = form.get("next", ""), form.get("key", "").strip()
         try:
-            self._gate.check_form(key)
-            principal = await self._gate.prove(key, visit.request)
+            self._authenticator.check_form(key)
+            principal = await self._authenticator.prove(key, visit.request)
             visit.admitted(principal)
             if principal.role not in (PAGE_SEEN.roles or ()):
                 role = principal.role.value
@@ -75,9 +75,9 @@ class Login:
         return answer
 
     def _require_sessions(self) -> Sessions:
-        if self._gate.sessions is None:
+        if self._authenticator.sessions is None:
             raise NotFound("this node asks for no key")
-        return self._gate.sessions
+        return self._authenticator.sessions
 
     async def _form(
         self, visit: Visit, following: str, error: GoQueueError | None = None, lead: str = ""

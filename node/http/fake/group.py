@@ -56,7 +56,7 @@ class FakeGroup:
     def __init__(self, log: FakeLog, config: GroupConfig, clock_ms: Callable[[], int]) -> None:
         self.log = log
         self.config = config
-        self.floor = log.partition.next if config.start == "latest" else 0
+        self.committed_offset = log.partition.next if config.start == "latest" else 0
         self.halted = ""
         self.owner = Owner()
         self.leases: dict[int, FakeLease] = {}
@@ -161,29 +161,31 @@ class FakeGroup:
             return FakeSettle("extended", attempts, lease.deadline_ms, False)
         del self.leases[offset]
         self._finished[offset, delivery] = True
-        floor = self.floor
+        committed_offset = self.committed_offset
         if wanted.action == "ack":
             self._settled.add(offset)
             self.counters["acked"] += 1
             self._advance()
-            return FakeSettle("acked", attempts, 0, self.floor > floor)
+            return FakeSettle("acked", attempts, 0, self.committed_offset > committed_offset)
         if wanted.action == "release":
             self._attempts[offset] -= 1
             return FakeSettle("released", attempts - 1, now_ms, False)
         self.counters["nacked" if wanted.action == "nack" else "rejected"] += 1
         outcome = self._fail(offset, wanted, wanted.reason, final=wanted.action == "reject")
         visible_at_ms = 0 if outcome == "dead" else max(now_ms, self._visible_at_ms.get(offset, 0))
-        return FakeSettle(outcome, attempts, visible_at_ms, self.floor > floor)
+        return FakeSettle(
+            outcome, attempts, visible_at_ms, self.committed_offset > committed_offset
+        )
 
     def commit(self, offset: int) -> None:
-        for settled in range(self.floor, min(offset, self.log.partition.next)):
+        for settled in range(self.committed_offset, min(offset, self.log.partition.next)):
             self._settled.add(settled)
             self.leases.pop(settled, None)
         self._advance()
 
     def seek(self, offset: int) -> None:
         self.commit(offset)
-        self.floor = offset
+        self.committed_offset = offset
         self._settled = {dead for dead in self.dead if dead >= offset}
         for known in (self.leases, self._attempts, self._visible_at_ms, self._history):
             for later in [found for found in known if found >= offset]:
@@ -204,10 +206,10 @@ class FakeGroup:
     def revive(self, offset: int) -> None:
         self.redrives[offset] += 1
         del self.dead[offset]
-        self._settled.update(range(offset, self.floor))
+        self._settled.update(range(offset, self.committed_offset))
         self._settled.discard(offset)
         self._attempts.pop(offset, None)
-        self.floor = min(self.floor, offset)
+        self.committed_offset = min(self.committed_offset, offset)
 
     def purge(self, offset: int) -> None:
         del self.dead[offset]
@@ -248,7 +250,7 @@ class FakeGroup:
         return GroupPartitionView(
             topic=topic,
             partition=partition,
-            floor=Offset(self.floor),
+            committed_offset=Offset(self.committed_offset),
             end=Offset(self.log.partition.next),
             ready=sum(pending),
             in_flight=len(self.leases),
@@ -301,17 +303,17 @@ class FakeGroup:
 
     def _advance(self) -> None:
         now_ms = self._clock_ms()
-        while self.floor < self.log.partition.next:
-            record = self.log.record(self.floor)
+        while self.committed_offset < self.log.partition.next:
+            record = self.log.record(self.committed_offset)
             gone = record is None or self.log.gone(record, now_ms)
-            if not gone and self.floor not in self._settled:
+            if not gone and self.committed_offset not in self._settled:
                 return
-            self._settled.discard(self.floor)
-            self.floor += 1
+            self._settled.discard(self.committed_offset)
+            self.committed_offset += 1
 
     def _unsettled(self) -> Iterator[FakeRecord]:
         now_ms = self._clock_ms()
-        for record in self.log.records(self.floor):
+        for record in self.log.records(self.committed_offset):
             if record.offset not in self._settled and not self.log.gone(record, now_ms):
                 yield record
 

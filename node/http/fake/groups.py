@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from coordinator.commands.queue import AssignGroup, DeleteGroup, PutGroup
 from coordinator.groups.settings import Group, Groups
 from delivery.config import GroupConfig
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from node.api.claims import NOBODYS, Maker, Ownership
 from node.api.dead_letters import RedriveView
 from node.api.groups import GroupView, Owners
@@ -102,7 +102,7 @@ class FakeGroups(FakeDelays):
             named.places[topic, partition] = place
         return place
 
-    def _place_by_id(self, group: int, partition: GroupId) -> FakeGroup | None:
+    def _place_by_id(self, group: int, partition: PartitionId) -> FakeGroup | None:
         """Where a group stands in a partition; None where one of them is gone."""
         ref = self._known.by_id().get(group)
         if ref is None:

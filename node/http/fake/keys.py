@@ -11,11 +11,11 @@ from coordinator.commands.codec import Command, Result
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index
 from log.levels import Feature, Levels
-from node.security.key_admin import KeyDesk
+from node.security.key_admin import KeyAdmin
 from node.security.key_checks import KeyChecks, KeyFigures
 
 
-class FakeKeys(KeyDesk):
+class FakeKeys(KeyAdmin):
     """Implements `KeyBroker`. `state` is the cluster's; `checks` proves what is made here."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import GroupActive
 from node.api.claims import FORCED, Claim
@@ -18,7 +18,7 @@ class FakeLags(FakeQueue):
     """The part of `FakeBroker` that concerns positions."""
 
     @abstractmethod
-    def _members(self, ref: Group) -> Membership: ...
+    def _members(self, ref: Group) -> GroupMembership: ...
 
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         self._reconcile()
@@ -37,11 +37,13 @@ class FakeLags(FakeQueue):
     def _lag_view(self, topic: str, partition: int, place: FakeGroup) -> LagView:
         view = place.view(topic, partition)
         waiting = [one for one in self._delayed(topic) if one.state == "pending"]
-        delayed = sum(o.partition == partition and o.offset >= place.floor for o in waiting)
+        delayed = sum(
+            o.partition == partition and o.offset >= place.committed_offset for o in waiting
+        )
         return LagView(
             topic,
             partition,
-            view.floor,
+            view.committed_offset,
             view.end,
             view.lag,
             place.oldest_ms(),
@@ -82,7 +84,7 @@ class FakeLags(FakeQueue):
     def _reset(
         self, place: FakeGroup, topic: str, partition: int, to: ResetTo, dry_run: bool
     ) -> ResetView:
-        before, log = place.floor, place.log.partition
+        before, log = place.committed_offset, place.log.partition
         after = min(max(self._target(place, to), log.start), log.next)
         pending = place.pending()
         if not dry_run:
@@ -103,7 +105,7 @@ class FakeLags(FakeQueue):
         if to.offset is not None:
             return to.offset
         if to.shift is not None:
-            return place.floor + to.shift
+            return place.committed_offset + to.shift
         time_ms = to.time_ms if to.duration_ms is None else self._clock_ms() - to.duration_ms
         later = (r.offset for r in place.log.records() if r.time_ms >= (time_ms or 0))
         return next(later, log.next)

@@ -24,7 +24,7 @@ from coordinator.commands.members import (
 )
 from coordinator.commands.queue import PutGroup
 from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
-from coordinator.groups.membership import OWNED, SHARED, Member, Membership
+from coordinator.groups.membership import OWNED, SHARED, GroupMembership, Member
 from coordinator.groups.memberships import Memberships
 from coordinator.groups.rebalances import TOPIC
 from coordinator.groups.settings import Group
@@ -337,7 +337,7 @@ class FakeMembers(FakeLags):
             ref.created_ms,
         )
 
-    def _member_view(self, ref: Group, membership: Membership, member: Member) -> MemberView:
+    def _member_view(self, ref: Group, membership: GroupMembership, member: Member) -> MemberView:
         view = membership.view(member.id, ref, self._subscribable())
         return MemberView(
             member.id,
@@ -354,7 +354,7 @@ class FakeMembers(FakeLags):
             view.revoking,
         )
 
-    def _members(self, ref: Group) -> Membership:
+    def _members(self, ref: Group) -> GroupMembership:
         return self._memberships.of(ref)
 
     def _member_id(self, client_id: str) -> str:
@@ -368,7 +368,7 @@ class FakeMembers(FakeLags):
         }
 
 
-def _rebalances(membership: Membership) -> list[RebalanceView]:
+def _rebalances(membership: GroupMembership) -> list[RebalanceView]:
     return [
         RebalanceView(
             one.id,

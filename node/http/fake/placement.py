@@ -18,7 +18,7 @@ from coordinator.groups.holdings import short
 from coordinator.placement.planner import plan_drain, plan_factor
 from coordinator.placement.reassignments import DRAIN, FACTOR
 from goqueue.wire.errors import GoQueueError, NoQuorum
-from goqueue.wire.types import GroupId, Index, NodeId, Offset
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId
 from log.levels import Spoken
 from node.api.archive import PartitionArchive
 from node.api.node import NodeView
@@ -85,15 +85,17 @@ class FakeCluster:
         """So many of the partitions that are on their way arrive."""
         layout = self.state.layout
         rows = []
-        for group in islice(sorted(layout.moving), partitions):
-            placement = layout.placement(group)
+        for partition_id in islice(sorted(layout.moving), partitions):
+            placement = layout.placement(partition_id)
             if placement is not None:
                 index = self.state.applied_index + 1
-                rows.append(Reported(*short(group), index, placement.replicas, (), layout.epoch))
+                rows.append(
+                    Reported(*short(partition_id), index, placement.replicas, (), layout.epoch)
+                )
         if rows:
             self.apply(ReplicasChanged(rows))
 
-    async def progress(self) -> Mapping[GroupId, FakeProgress]:
+    async def progress(self) -> Mapping[PartitionId, FakeProgress]:
         if not self.led:
             raise NoQuorum
         return dict.fromkeys(self.state.layout.moving, self.told)
@@ -174,8 +176,8 @@ class FakePlacement(NodePlacement, FakeMembers):
     def _partition_view(self, topic: str, number: int) -> PartitionView:
         """A partition with who holds it."""
         found = self.cluster.state.topics[topic]
-        group = GroupId(found.id, number)
-        configuration = self.cluster.state.layout.configuration(group)
+        partition_id = PartitionId(found.id, number)
+        configuration = self.cluster.state.layout.configuration(partition_id)
         voters = () if configuration is None else nodes_of(configuration.voters)
         learners = () if configuration is None else nodes_of(configuration.learners)
         up = [node for node in voters if node not in self.cluster.down]
@@ -218,15 +220,15 @@ class FakePlacement(NodePlacement, FakeMembers):
             for node, broker in sorted(layout.brokers.by_name.items())
         ]
 
-    async def _sizes(self, groups: Sequence[GroupId]) -> Mapping[GroupId, int]:
+    async def _sizes(self, partition_ids: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Of those whose leader is there."""
-        found: dict[GroupId, int] = {}
-        for group in groups:
-            topic = self.cluster.state.topic_of(group.topic)
+        found: dict[PartitionId, int] = {}
+        for partition_id in partition_ids:
+            topic = self.cluster.state.topic_of(partition_id.topic)
             if topic is None:
                 continue
-            if topic.partitions[group.partition].preferred not in self.cluster.down:
-                found[group] = self._partition(topic.name, group.partition).size_bytes
+            if topic.partitions[partition_id.partition].preferred not in self.cluster.down:
+                found[partition_id] = self._partition(topic.name, partition_id.partition).size_bytes
         return found
 
     async def _led(self, topic: str) -> None:

@@ -23,7 +23,7 @@ from goqueue.wire.errors import (
     TooManyInFlight,
 )
 from goqueue.wire.ids import MessageId
-from goqueue.wire.types import GroupId, Offset, TopicId
+from goqueue.wire.types import Offset, PartitionId, TopicId
 from node.api.claims import NOBODY, Claim
 from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage, RedriveView
 from node.api.figures import PartitionQueueStats
@@ -133,7 +133,7 @@ class FakeQueue(FakeGroups):
         self._check_owner([(topic, p, place) for p, place in places.items()], claim)
         for partition, place in places.items():
             place.commit(offsets[partition])
-        return {partition: place.floor for partition, place in places.items()}
+        return {partition: place.committed_offset for partition, place in places.items()}
 
     async def seek(
         self,
@@ -148,7 +148,7 @@ class FakeQueue(FakeGroups):
         self._check([topic], None if partition is None else [partition])
         named = self._group(group)
         self._reconcile()
-        floors: dict[int, int] = {}
+        committed_offsets: dict[int, int] = {}
         places = list(self._places(named, [topic], None if partition is None else [partition]))
         try:
             self._check_owner(places, claim)
@@ -164,8 +164,8 @@ class FakeQueue(FakeGroups):
             else:
                 to = log.start if offset == -1 else log.next if offset == -2 else offset
             place.seek(min(max(to, log.start), log.next))
-            floors[number] = place.floor
-        return floors
+            committed_offsets[number] = place.committed_offset
+        return committed_offsets
 
     async def resume(self, group: str, topic: str | None) -> int:
         halted = [
@@ -184,7 +184,9 @@ class FakeQueue(FakeGroups):
         if not release and named.config.ordering != "key":
             raise BadRequest("keys are parked in groups of ordering: key", group=group)
         for _, _, place in self._places(named, [topic], None):
-            waiting += sum(record.key == key for record in place.log.records(place.floor))
+            waiting += sum(
+                record.key == key for record in place.log.records(place.committed_offset)
+            )
             (place.parked.discard if release else place.parked.add)(key)
         return waiting
 
@@ -318,7 +320,7 @@ class FakeQueue(FakeGroups):
             self._deliveries += 1
             ms = named.config.visibility_ms if visibility_ms is None else visibility_ms
             deadline_ms = place.lease(records, self._deliveries, claim.member, ms)
-            group_id = GroupId(TopicId.parse(self.topic_id(topic)), partition).pack()
+            group_id = PartitionId(TopicId.parse(self.topic_id(topic)), partition).pack()
             for record in records:
                 offset = record.offset
                 found.append(
@@ -364,7 +366,7 @@ class FakeQueue(FakeGroups):
                     done.outcome,
                     done.attempts,
                     done.visible_at_ms,
-                    Offset(place.floor),
+                    Offset(place.committed_offset),
                     done.advanced,
                     len(place.leases),
                 )

@@ -51,6 +51,6 @@ def _verdict(group: FakeGroup, offset: int, end: int) -> Verdict:
                 )
             ],
         )
-    if offset < group.floor:
-        return Verdict("acked", [Reason("settled", 0, {"floor": group.floor})])
+    if offset < group.committed_offset:
+        return Verdict("acked", [Reason("settled", 0, {"floor": group.committed_offset})])
     return Verdict("ready", [Reason("not_asked")], deliverable=True)

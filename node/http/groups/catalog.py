@@ -246,7 +246,7 @@ def _partition(place: GroupPartitionView) -> GroupPartition:
     return GroupPartition(
         topic=place.topic,
         partition=place.partition,
-        committed_offset=place.floor,
+        committed_offset=place.committed_offset,
         end_offset=place.end,
         lag=place.lag,
         ready=place.ready,

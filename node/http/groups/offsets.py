@@ -202,11 +202,14 @@ async def commit(call: Call) -> web.Response:
     done: dict[str, dict[str, int]] = {}
     for topic, below in offsets.items():
         try:
-            floors = await call.broker.positions.commit(group, topic, below, claim)
+            committed_offsets = await call.broker.positions.commit(group, topic, below, claim)
         except GoQueueError as error:
             error.data["committed"] = done
             raise
-        done[topic] = {str(partition): floor for partition, floor in sorted(floors.items())}
+        done[topic] = {
+            str(partition): committed_offset
+            for partition, committed_offset in sorted(committed_offsets.items())
+        }
     return answer(CommitOffsetsAnswer("committed", True, True, group, group, done))
 
 

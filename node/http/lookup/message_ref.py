@@ -16,7 +16,7 @@ ALIKE_MAX = 10
 """Messages of one id that are named: beside the newest, which is the one that is meant."""
 
 
-async def meant(call: Call) -> tuple[MessageId, list[str]]:
+async def find_message(call: Call) -> tuple[MessageId, list[str]]:
     """The message, and the ids of others that have the same message id, newest first.
 
     Raises BadRequest, `NotFound`, and `Unavailable` where part of the topic could not be searched.

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from node.api.times import format_time
 from node.api.traces import GroupTrace
-from node.http.lookup.message_ref import meant
+from node.http.lookup.message_ref import find_message
 from node.http.request.call import Call, answer
 
 
@@ -63,7 +63,7 @@ class TimelineAnswer(Struct):
 
 async def timeline(call: Call) -> web.Response:
     """GET /messages/{id}/timeline: what happened to one message, oldest event first."""
-    wanted, alike = await meant(call)
+    wanted, alike = await find_message(call)
     trace = await call.broker.traces.message_trace(wanted.topic, wanted.partition, wanted.offset)
     events = [
         TimelineEvent(format_time(event.time_ms), event.type, dict(event.attributes))

@@ -11,7 +11,7 @@ from delivery.lookup.verdict import Verdict
 from goqueue.wire.ids import MessageId
 from node.api.times import format_time
 from node.api.traces import WhyView
-from node.http.lookup.message_ref import meant
+from node.http.lookup.message_ref import find_message
 from node.http.lookup.why_texts import estimate_text, reason_text
 from node.http.request.call import Call, answer, validate_group_name
 
@@ -63,7 +63,7 @@ class WhyAnswer(Struct):
 
 async def why(call: Call) -> web.Response:
     """GET /messages/{id}/why, for `group`, or for each group that has the topic."""
-    wanted, alike = await meant(call)
+    wanted, alike = await find_message(call)
     group = call.query.get("group") or None
     if group is not None:
         validate_group_name(group)

@@ -26,7 +26,7 @@ from goqueue.wire.stream import (
 from node.api.records import AppendResult, Slice
 from node.http.budget.limits import MIB
 from node.http.budget.memory import Kind
-from node.http.messages.request_spans import telling
+from node.http.messages.request_spans import traced_request
 from node.http.messages.results import RowResult
 from node.http.request.answers import Part, in_parts
 from node.http.request.body import off_loop
@@ -83,7 +83,7 @@ def slice_answer(call: Call, found: Slice) -> web.Response:
 
 async def _publish(call: Call, partition: int) -> web.Response:
     topic = call.topic()
-    told = telling(call)
+    told = traced_request(call)
     if "Idempotency-Key" in call.request.headers:
         raise BadRequest(
             "Idempotency-Key is for a single message in JSON: batches hold message ids"

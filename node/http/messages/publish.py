@@ -29,8 +29,8 @@ from node.http.budget.memory import Kind, Reserved
 from node.http.messages import batches
 from node.http.messages.any_object import as_message
 from node.http.messages.columns import Rows, check_delays, check_keys, check_sizes, identify_single
-from node.http.messages.request_spans import telling
-from node.http.messages.results import Group, publish_answer, refused_results
+from node.http.messages.request_spans import traced_request
+from node.http.messages.results import PartitionRows, publish_answer, refused_results
 from node.http.messages.rows import read_rows, rows_bytes
 from node.http.messages.trace_context import of_request, stamp
 from node.http.request.answers import RESULT_BYTES, reserve
@@ -78,7 +78,7 @@ async def _room(call: Call, body: bytes) -> Reserved:
 async def _published(
     call: Call, topic: str, body: bytes, base64_values: bool, held: Reserved
 ) -> web.Response:
-    told = telling(call)
+    told = traced_request(call)
     size = len(body)
     rows = await read_rows(body, base64_values, call.limits.messages_max, held)
     held.fit()
@@ -91,19 +91,19 @@ async def _published(
     check_keys(rows, compacted=call.broker.topics.is_compacted(topic))
     if rows.deliver_at is not None:
         check_delays(rows, call.broker.topics.delay_ms_max(topic), _now_ms())
-    groups = await off_loop(size, _group, rows, topic, count, bound, turn)
+    parts = await off_loop(size, _group, rows, topic, count, bound, turn)
     if rows.producer_id and rows.errors:
         error = BadRequest("a producer's messages must all be valid: nothing was stored")
         return error_answer(error, {"results": refused_results(rows)})
     codec = Codec.named(call.broker.topics.compression(topic))
     work = size if codec is Codec.NONE else size * COMPRESSING
-    encoded = await off_loop(work, _encode_all, rows, groups, codec)
+    encoded = await off_loop(work, _encode_all, rows, parts, codec)
     await reserve(call, RESULT_BYTES * len(rows))
     with await call.room(Kind.APPENDS, sum(map(len, encoded))):
-        await _append_all(call, topic, groups, encoded)
+        await _append_all(call, topic, parts, encoded)
     if told is not None:
-        told.published(topic, rows, groups)
-    return await off_loop(size, publish_answer, topic, rows, groups)
+        told.published(topic, rows, parts)
+    return await off_loop(size, publish_answer, topic, rows, parts)
 
 
 def _identify(call: Call, rows: Rows) -> None:
@@ -114,16 +114,18 @@ def _identify(call: Call, rows: Rows) -> None:
         identify_single(rows, keys[0])
 
 
-def _group(rows: Rows, topic: str, count: int, message_bytes_max: int, turn: int) -> list[Group]:
+def _group(
+    rows: Rows, topic: str, count: int, message_bytes_max: int, turn: int
+) -> list[PartitionRows]:
     check_sizes(rows, message_bytes_max)
     return _route(rows, topic, count, turn)
 
 
-def _route(rows: Rows, topic: str, count: int, turn: int) -> list[Group]:
+def _route(rows: Rows, topic: str, count: int, turn: int) -> list[PartitionRows]:
     """Rows by partition: the one asked for, else by key, else by message id, else by turn."""
     keys, asked, ids = rows.keys, rows.partitions, rows.message_ids
     if keys is None and asked is None and ids is None and not rows.errors:
-        return [Group(turn, None)]
+        return [PartitionRows(turn, None)]
     picked: list[list[int]] = [[] for _ in range(count)]
     if keys is not None and asked is None and ids is None and not rows.errors:
         for row, key in enumerate(keys):
@@ -137,7 +139,7 @@ def _route(rows: Rows, topic: str, count: int, turn: int) -> list[Group]:
                 else:
                     rows.errors[row] = UnknownPartition(topic, partition)
     return [
-        Group(partition, None if len(chosen) == len(rows) else chosen)
+        PartitionRows(partition, None if len(chosen) == len(rows) else chosen)
         for partition, chosen in enumerate(picked)
         if chosen
     ]
@@ -154,16 +156,18 @@ def _partition(rows: Rows, row: int, count: int, turn: int) -> int:
     return turn if message_id is None else partition_for(message_id.encode(), count)
 
 
-def _encode_all(rows: Rows, groups: list[Group], codec: Codec) -> list[bytes]:
+def _encode_all(rows: Rows, parts: list[PartitionRows], codec: Codec) -> list[bytes]:
     now_ms = _now_ms()
-    return [_encode(rows, group, now_ms, len(groups), codec) for group in groups]
+    return [_encode(rows, part, now_ms, len(parts), codec) for part in parts]
 
 
-async def _append_all(call: Call, topic: str, groups: list[Group], batches: list[bytes]) -> None:
+async def _append_all(
+    call: Call, topic: str, parts: list[PartitionRows], batches: list[bytes]
+) -> None:
     deadline_s = call.limits.append_deadline_s
     appends = [
-        _append(call.broker, topic, group, batch, deadline_s)
-        for group, batch in zip(groups, batches, strict=True)
+        _append(call.broker, topic, part, batch, deadline_s)
+        for part, batch in zip(parts, batches, strict=True)
     ]
     if len(appends) == 1:
         await appends[0]
@@ -172,34 +176,34 @@ async def _append_all(call: Call, topic: str, groups: list[Group], batches: list
 
 
 async def _append(
-    broker: Broker, topic: str, group: Group, batch: bytes, deadline_s: float
+    broker: Broker, topic: str, part: PartitionRows, batch: bytes, deadline_s: float
 ) -> None:
     try:
-        group.outcome = await broker.records.append(
-            topic, group.partition, batch, deadline_s=deadline_s, validated=True
+        part.outcome = await broker.records.append(
+            topic, part.partition, batch, deadline_s=deadline_s, validated=True
         )
     except GoQueueError as error:
-        group.outcome = error
+        part.outcome = error
     except Exception:
-        log.exception("append failed", extra={"topic": topic, "partition": group.partition})
-        group.outcome = ServerError()
+        log.exception("append failed", extra={"topic": topic, "partition": part.partition})
+        part.outcome = ServerError()
 
 
-def _encode(rows: Rows, group: Group, now_ms: int, groups: int, codec: Codec) -> bytes:
-    sequence = _base_sequence(rows, group, groups)
+def _encode(rows: Rows, part: PartitionRows, now_ms: int, groups: int, codec: Codec) -> bytes:
+    sequence = _base_sequence(rows, part, groups)
     lanes: int | list[int] = LANE_NORMAL
     if rows.lanes is not None:
-        picked = _pick(rows.lanes, group.rows)
+        picked = _pick(rows.lanes, part.rows)
         lanes = [LANE_NORMAL if lane is None else lane for lane in picked]
     return encode_columns(
-        _pick(_values(rows), group.rows),
-        None if rows.keys is None else _pick(rows.keys, group.rows),
+        _pick(_values(rows), part.rows),
+        None if rows.keys is None else _pick(rows.keys, part.rows),
         timestamps_ms=now_ms,
         lanes=lanes,
-        headers=None if rows.headers is None else _pick(rows.headers, group.rows),
-        deliver_at_ms=None if rows.deliver_at is None else _pick(rows.deliver_at, group.rows),
-        expires_at_ms=None if rows.expires_at is None else _pick(rows.expires_at, group.rows),
-        message_ids=None if rows.message_ids is None else _pick(rows.message_ids, group.rows),
+        headers=None if rows.headers is None else _pick(rows.headers, part.rows),
+        deliver_at_ms=None if rows.deliver_at is None else _pick(rows.deliver_at, part.rows),
+        expires_at_ms=None if rows.expires_at is None else _pick(rows.expires_at, part.rows),
+        message_ids=None if rows.message_ids is None else _pick(rows.message_ids, part.rows),
         producer_id=rows.producer_id,
         producer_epoch=rows.producer_epoch,
         base_sequence=sequence,
@@ -216,7 +220,7 @@ def _values(rows: Rows) -> list[bytes | None]:
     return values
 
 
-def _base_sequence(rows: Rows, group: Group, groups: int) -> int:
+def _base_sequence(rows: Rows, part: PartitionRows, groups: int) -> int:
     if not rows.producer_id:
         return 0
     if rows.sequences is None or rows.single:
@@ -230,12 +234,12 @@ def _base_sequence(rows: Rows, group: Group, groups: int) -> int:
             )
         first = rows.sequence
     else:
-        picked = _pick(rows.sequences, group.rows)
+        picked = _pick(rows.sequences, part.rows)
         start = picked[0]
         if start is None or picked != list(range(start, start + len(picked))):
             raise BadRequest(
                 "sequences of a partition's messages must follow each other",
-                partition=group.partition,
+                partition=part.partition,
             )
         first = start
     if not 0 <= first < 2**63:

@@ -13,22 +13,22 @@ from goqueue.wire.layout import HAS_HEADERS
 from node.api.queue import QueuedMessage, SettleView
 from node.api.spans import MESSAGES_MAX, TRACEPARENT, Carried, Place, RequestSpans, Work
 from node.http.messages.columns import Rows
-from node.http.messages.results import Group
+from node.http.messages.results import PartitionRows
 from node.http.messages.trace_context import of_message, of_request
 from node.http.request.call import Call
 
 
 @dataclass(slots=True)
-class Telling:
+class TracedRequest:
     """One request, from its beginning on."""
 
     spans: RequestSpans
     request: Carried | None
     began_ns: int
 
-    def published(self, topic: str, rows: Rows, groups: Sequence[Group]) -> None:
+    def published(self, topic: str, rows: Rows, parts: Sequence[PartitionRows]) -> None:
         contexts = [of_message(headers) for headers in islice(rows.headers or (), MESSAGES_MAX)]
-        failed = next((g.outcome for g in groups if isinstance(g.outcome, GoQueueError)), None)
+        failed = next((g.outcome for g in parts if isinstance(g.outcome, GoQueueError)), None)
         self._tell("publish", topic, len(rows), contexts=contexts, error=failed)
 
     def published_batches(self, topic: str, batches: Sequence[RecordBatch]) -> None:
@@ -85,9 +85,9 @@ class Telling:
         self.spans.tell(work)
 
 
-def telling(call: Call) -> Telling | None:
+def traced_request(call: Call) -> TracedRequest | None:
     """None where nobody exports spans: the request has nothing to tell then."""
     spans = call.shared.spans
     if spans is None:
         return None
-    return Telling(spans, of_request(call.request.headers), time.time_ns())
+    return TracedRequest(spans, of_request(call.request.headers), time.time_ns())

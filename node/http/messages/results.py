@@ -68,7 +68,7 @@ class PublishAnswer(Struct):
 
 
 @dataclass(slots=True)
-class Group:
+class PartitionRows:
     """The rows of one partition; `rows` None means all of them, in order."""
 
     partition: int
@@ -76,35 +76,35 @@ class Group:
     outcome: AppendResult | GoQueueError | None = None
 
 
-def publish_answer(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
+def publish_answer(topic: str, rows: Rows, parts: list[PartitionRows]) -> web.Response:
     """The whole answer; raises the error of a message that was sent alone.
 
     When every append failed, and only then, the status is the first failure's: a client that
     retries on 503 may then retry the request, whose results still stand message by message.
     """
     if rows.single:
-        return _answer_single(topic, rows, groups)
-    failed = [group.outcome for group in groups if isinstance(group.outcome, GoQueueError)]
-    if failed and len(failed) == len(groups) and not rows.errors:
-        return parts_failed_answer(failed, {"results": _results_of_failure(rows, groups)})
-    texts = _render(rows, groups)
-    stored = [group.outcome for group in groups if isinstance(group.outcome, AppendResult)]
+        return _answer_single(topic, rows, parts)
+    failed = [part.outcome for part in parts if isinstance(part.outcome, GoQueueError)]
+    if failed and len(failed) == len(parts) and not rows.errors:
+        return parts_failed_answer(failed, {"results": _results_of_failure(rows, parts)})
+    texts = _render(rows, parts)
+    stored = [part.outcome for part in parts if isinstance(part.outcome, AppendResult)]
     tail = f',"durability":"{_weakest(stored)}"' if stored else ""
     return answer_bytes(f'{{"results":[{",".join(texts)}]{tail}}}'.encode())
 
 
-def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
+def _answer_single(topic: str, rows: Rows, parts: list[PartitionRows]) -> web.Response:
     if rows.errors:
         raise rows.errors.pop(0)  # its frames hold the rows: they may not hold it, too
-    outcome = groups[0].outcome
+    outcome = parts[0].outcome
     if isinstance(outcome, GoQueueError):
-        groups.clear()
+        parts.clear()
         try:
             raise outcome
         finally:
             del outcome  # its frames hold this one
     assert outcome is not None
-    partition, offset = groups[0].partition, outcome.base_offset
+    partition, offset = parts[0].partition, outcome.base_offset
     result = Result(partition, offset, duplicate=outcome.duplicate)
     if rows.lanes is not None:
         result.priority = lane_name(rows.lanes[0])
@@ -128,20 +128,20 @@ def _answer_single(topic: str, rows: Rows, groups: list[Group]) -> web.Response:
     )
 
 
-def _render(rows: Rows, groups: list[Group]) -> list[str]:
+def _render(rows: Rows, parts: list[PartitionRows]) -> list[str]:
     """One JSON object a message, in order."""
     plain = rows.lanes is None and rows.deliver_at is None
-    if plain and len(groups) == 1 and groups[0].rows is None:
-        return _render_run(groups[0], len(rows))
+    if plain and len(parts) == 1 and parts[0].rows is None:
+        return _render_run(parts[0], len(rows))
     texts = [""] * len(rows)
     for row, error in rows.errors.items():
         partition = rows.partitions[row] if rows.partitions else None
         texts[row] = encode_error(result_of(error, -1 if partition is None else partition)).decode()
-    for group in groups:
-        picked = range(len(rows)) if group.rows is None else group.rows
-        for at, text in enumerate(_render_run(group, len(picked))):
+    for part in parts:
+        picked = range(len(rows)) if part.rows is None else part.rows
+        for at, text in enumerate(_render_run(part, len(picked))):
             row = picked[at]
-            due_ms = _due_ms(rows, row, group.outcome, at)
+            due_ms = _due_ms(rows, row, part.outcome, at)
             if due_ms is not None:
                 text = f'{text[:-1]},"delayed":true,"deliverAt":"{format_time(due_ms)}"}}'
             texts[row] = text
@@ -152,12 +152,12 @@ def _render(rows: Rows, groups: list[Group]) -> list[str]:
     return texts
 
 
-def _render_run(group: Group, count: int) -> list[str]:
-    outcome = group.outcome
+def _render_run(part: PartitionRows, count: int) -> list[str]:
+    outcome = part.outcome
     if isinstance(outcome, GoQueueError):
-        return [encode_error(result_of(outcome, group.partition)).decode()] * count
+        return [encode_error(result_of(outcome, part.partition)).decode()] * count
     assert outcome is not None
-    head = f'{{"partition":{group.partition},"offset":'
+    head = f'{{"partition":{part.partition},"offset":'
     if outcome.rows is not None:
         return [f"{head}{offset}{_DUPLICATE if known else '}'}" for offset, known in outcome.rows]
     tail = _DUPLICATE if outcome.duplicate else "}"
@@ -190,12 +190,12 @@ def refused_results(rows: Rows) -> list[dict[str, object]]:
     ]
 
 
-def _results_of_failure(rows: Rows, groups: list[Group]) -> list[dict[str, object]]:
+def _results_of_failure(rows: Rows, parts: list[PartitionRows]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = [{}] * len(rows)
-    for group in groups:
-        assert isinstance(group.outcome, GoQueueError)
-        result = result_of(group.outcome, group.partition)
-        for row in range(len(rows)) if group.rows is None else group.rows:
+    for part in parts:
+        assert isinstance(part.outcome, GoQueueError)
+        result = result_of(part.outcome, part.partition)
+        for row in range(len(rows)) if part.rows is None else part.rows:
             found[row] = result
     return found
 

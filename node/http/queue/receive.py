@@ -24,7 +24,7 @@ from node.http.budget.memory import Kind, Reserved
 from node.http.groups.assignments import Partition, Place
 from node.http.groups.consumer_identity import Generation, Member, claim_of
 from node.http.messages import fields
-from node.http.messages.request_spans import telling
+from node.http.messages.request_spans import traced_request
 from node.http.queue.views import QueuedView, fitting, held_bytes, in_chunks, queued_views
 from node.http.request.answers import PAGE_TIMES, page_room, told
 from node.http.request.call import Call, either
@@ -84,7 +84,7 @@ _PEEK = msgspec.json.Decoder(Sources)
 
 async def receive(call: Call) -> web.Response:
     group = call.group()
-    tracing = telling(call)
+    tracing = traced_request(call)
     wanted = await call.document(_RECEIVE)
     wait_ms = duration_ms(either(wanted.wait, wanted.timeout, "wait", "timeout"), "wait") or 0
     visibility = either(

@@ -20,7 +20,7 @@ from node.api.queue import SettleRequest, SettleView
 from node.api.times import Duration, duration_ms, format_time
 from node.http.budget.slices import SLICE_BYTES
 from node.http.groups.consumer_identity import Generation, Member, claim_of
-from node.http.messages.request_spans import telling
+from node.http.messages.request_spans import traced_request
 from node.http.queue.receive import visibility_ms
 from node.http.request.answers import RESULT_BYTES, reserve
 from node.http.request.call import Call, answer, either
@@ -187,7 +187,7 @@ async def settle_all(
     actions: Sequence[str],
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
-    told = telling(call)
+    told = traced_request(call)
     await reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
     views = iter(await call.broker.receipts.settle(requests, group, claim) if requests else ())
@@ -346,7 +346,7 @@ def _result(receipt: str, action: str, outcome: SettleView | GoQueueError) -> Se
         outcome.outcome,
         outcome.attempts,
         format_time(outcome.visible_at_ms) if outcome.visible_at_ms else UNSET,
-        outcome.floor,
+        outcome.committed_offset,
         outcome.advanced,
         outcome.in_flight,
     )

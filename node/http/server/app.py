@@ -24,8 +24,8 @@ from node.api.auth.keys import KeyBroker
 from node.api.auth.principal import Principal, refused_by
 from node.api.broker import Broker
 from node.api.spans import RequestSpans
-from node.http.auth.authenticator import Gate
-from node.http.auth.csrf_guard import METHODS, Guard
+from node.http.auth.authenticator import Authenticator
+from node.http.auth.csrf_guard import METHODS, CsrfGuard
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets, Kind
 from node.http.connections.listener import Listener
@@ -51,8 +51,8 @@ class Entrance:
 
     ssl_context: ssl.SSLContext | None = None
     """HTTPS where one is given."""
-    guard: Guard = field(default_factory=Guard)
-    gate: Gate = field(default_factory=lambda: Gate(None))
+    csrf_guard: CsrfGuard = field(default_factory=CsrfGuard)
+    authenticator: Authenticator = field(default_factory=lambda: Authenticator(None))
     keys: KeyBroker | None = None
 
 
@@ -91,12 +91,12 @@ class HttpFront:
         self._shared.spans = observers.spans
         self._shared.keys = entrance.keys
         self._shared.budgets = self.budgets
-        self._guard = entrance.guard
-        self._gate = entrance.gate
-        self._shared.addresses = self._gate.addresses
+        self._csrf_guard = entrance.csrf_guard
+        self._authenticator = entrance.authenticator
+        self._shared.addresses = self._authenticator.addresses
         self._on_access = observers.on_access
         self._router = Router(ROUTES)
-        self._console = Console(self._shared, self._gate) if console else None
+        self._console = Console(self._shared, self._authenticator) if console else None
         self._server: FrontServer | None = None
         self._listener: Listener | None = None
         self._tasks = TaskSet("node", "sweep_failed")
@@ -167,7 +167,7 @@ class HttpFront:
         answer: web.Response
         is_page = self._console is not None and is_for_console(request.raw_path)
         try:
-            self._guard.check(request, is_page=is_page)
+            self._csrf_guard.check(request, is_page=is_page)
             if self._console is not None and is_page:
                 page = await self._console.serve(request, request_id)
                 answer, template, operation, principal, code = page
@@ -176,7 +176,7 @@ class HttpFront:
             else:
                 route, params = self._router.match(request.method, request.raw_path)
                 template, operation = route.path, route.operation
-                principal = await self._gate.admit(request, operation, params)
+                principal = await self._authenticator.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
                 call.stand_in_line()
                 answer = await finished(call, await route.handler(call))
@@ -188,16 +188,16 @@ class HttpFront:
         except Exception:
             log.exception("request failed", extra={"request_id": request_id, "route": template})
             answer = error_answer(ServerError(), {"request_id": request_id})
-        if principal is not None or (answer.status < 400 and not self._gate.is_locked):
+        if principal is not None or (answer.status < 400 and not self._authenticator.is_locked):
             _known(request)
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
-        if self._gate.addresses.is_https(request):
-            self._guard.keep_to_tls(request, answer)
+        if self._authenticator.addresses.is_https(request):
+            self._csrf_guard.keep_to_tls(request, answer)
         if "Origin" in headers and not is_page:
-            self._guard.share(answer, headers["Origin"])
+            self._csrf_guard.share(answer, headers["Origin"])
         if self._on_access is not None:
-            target, remote = path_of(request.raw_path), self._gate.addresses.of(request)
+            target, remote = path_of(request.raw_path), self._authenticator.addresses.of(request)
             self._on_access(
                 Access(
                     operation,

@@ -16,17 +16,17 @@ from functools import partial
 
 import msgspec
 
-from delivery.history.outcome_notes import Chronicle
-from delivery.timeline.message_entry_index import PLACE_BITS, Mentions, Wide, keys_of
+from delivery.history.outcome_notes import OutcomeNotes
+from delivery.timeline.message_entry_index import PLACE_BITS, MessageEntryIndex, Wide, keys_of
 from goqueue.wire.errors import Unavailable
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.block_file import Run
-from log.segments.message_entry_index import Block, MentionFile
+from log.segments.message_entry_index import Block, MessageEntryFile
 from node.partition.reading.segment_follower import STEP_BYTES, SegmentFollower
-from node.runtime.gil_yield import Turns
+from node.runtime.gil_yield import GilYield
 
 NEWEST_ENTRIES = 32
 """On the loop's thread, entries whose operations are looked at before others get their turn."""
@@ -50,33 +50,33 @@ class IndexBehind(Unavailable):
 
 
 @dataclass(slots=True)
-class Mentioned:
+class IndexedEntries:
     """Entries that may tell of a message, those that name it and those that concern many."""
 
     named: list[int]
     wide: list[Wide]
 
 
-class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
+class PartitionEntryIndex(SegmentFollower[MessageEntryFile, MessageEntryIndex]):
     """Of one replica; loop thread only, but for the work that it sends to others."""
 
     step_entries = 256
 
     def __init__(
         self,
-        log: GroupLog,
+        log: PartitionLog,
         applied: Callable[[], Index],
-        chronicle: Callable[[], Chronicle],
+        outcome_notes: Callable[[], OutcomeNotes],
         workers: Executor,
     ) -> None:
-        super().__init__(MentionFile, log, applied, workers)
-        self._chronicle = chronicle
+        super().__init__(MessageEntryFile, log, applied, workers)
+        self._outcome_notes = outcome_notes
 
     @property
     def ram_rows(self) -> int:
         return sum(len(run.rows) for run in self._pending.values())
 
-    async def find(self, offset: int, after: Index, deadline_s: float = math.inf) -> Mentioned:
+    async def find(self, offset: int, after: Index, deadline_s: float = math.inf) -> IndexedEntries:
         """Entries after this one that may tell of the message, applied before the call.
 
         Raises IndexBehind where the index can't be made by the deadline (the loop's time),
@@ -89,7 +89,7 @@ class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
             if found is not None:
                 named, wide = found
                 inside = sorted(index for index in named if after < index <= applied)
-                return Mentioned(inside, sorted(w for w in wide if after < w.entry <= applied))
+                return IndexedEntries(inside, sorted(w for w in wide if after < w.entry <= applied))
         raise IndexBehind(f"the index of group {self._log.id} is damaged again and again")
 
     async def _find(
@@ -99,7 +99,7 @@ class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
         apart = [run.rows for run in self._pending.values()]
         files = [(f, b) for f in self._files.values() for b in f.blocks if b.run.last_index > after]
         apart += await self._seen(self._gaps(after, applied), deadline_s)
-        wide = [one for mentions in apart for one in mentions.wide]
+        wide = [one for message_entries in apart for one in message_entries.wide]
         named = set(await self._off_loop(lambda: _find_in_runs(apart, offset)))
         for number in range(0, len(files), FILES_A_STEP):
             part = files[number : number + FILES_A_STEP]
@@ -111,13 +111,15 @@ class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
                 return None
         return named, wide
 
-    async def _seen(self, gaps: list[tuple[int, int]], deadline_s: float) -> list[Mentions]:
+    async def _seen(
+        self, gaps: list[tuple[int, int]], deadline_s: float
+    ) -> list[MessageEntryIndex]:
         """Of entries that are not indexed: the newest ones, and what the disk has no room for."""
         loop, log = asyncio.get_running_loop(), self._log
-        found: list[Mentions] = []
+        found: list[MessageEntryIndex] = []
         while gaps:
             first, last = gaps.pop()
-            found.append(Mentions(first))
+            found.append(MessageEntryIndex(first))
             while first <= last:
                 if loop.time() >= deadline_s:
                     left = [*gaps, (first, last)]
@@ -128,41 +130,41 @@ class PartitionMentions(SegmentFollower[MentionFile, Mentions]):
                 else:
                     count = min(NEWEST_ENTRIES, last - first + 1)
                     entries = log.entries(Index(first), max_bytes=STEP_BYTES, max_count=count)
-                    found[-1].add(entries, self._chronicle())
+                    found[-1].add(entries, self._outcome_notes())
                     await asyncio.sleep(0)
                 first = entries[-1].index + 1
         return found
 
-    def _begin(self, first_index: int) -> Mentions:
-        return Mentions(first_index)
+    def _begin(self, first_index: int) -> MessageEntryIndex:
+        return MessageEntryIndex(first_index)
 
-    def _add(self, rows: Mentions, entries: list[Entry]) -> None:
-        chronicle, turns = self._chronicle(), Turns()
+    def _add(self, rows: MessageEntryIndex, entries: list[Entry]) -> None:
+        outcome_notes, gil_yield = self._outcome_notes(), GilYield()
         for at in range(0, len(entries), TURN_ENTRIES):
-            rows.add(entries[at : at + TURN_ENTRIES], chronicle)
-            turns.end()
+            rows.add(entries[at : at + TURN_ENTRIES], outcome_notes)
+            gil_yield.end()
 
-    def _append(self, file: MentionFile, run: Run, rows: Mentions) -> None:
+    def _append(self, file: MessageEntryFile, run: Run, rows: MessageEntryIndex) -> None:
         apart = msgspec.msgpack.encode(rows.wide) if rows.wide else b""
-        file.append(run, rows.sorted_rows(SORT_ROWS, Turns().end), apart)
+        file.append(run, rows.sorted_rows(SORT_ROWS, GilYield().end), apart)
 
 
-def _find_in_runs(runs: list[Mentions], offset: int) -> list[int]:
-    end_turn = Turns().end
-    return [index for mentions in runs for index in mentions.find(offset, end_turn)]
+def _find_in_runs(runs: list[MessageEntryIndex], offset: int) -> list[int]:
+    end_turn = GilYield().end
+    return [index for message_entries in runs for index in message_entries.find(offset, end_turn)]
 
 
 def _find_in_files(
-    files: list[tuple[MentionFile, Block]], offset: int
-) -> tuple[list[int], list[Wide], MentionFile | None]:
+    files: list[tuple[MessageEntryFile, Block]], offset: int
+) -> tuple[list[int], list[Wide], MessageEntryFile | None]:
     """Entries found in blocks, and the file that turned out to be damaged."""
     ranges = [(key << PLACE_BITS, (key + 1) << PLACE_BITS) for key in keys_of(offset)]
     places = (1 << PLACE_BITS) - 1
     found: list[int] = []
     wide: list[Wide] = []
-    turns = Turns()
+    gil_yield = GilYield()
     for file, block in files:
-        turns.end()
+        gil_yield.end()
         try:
             rows, apart = file.find(block, ranges)
         except (Damaged, OSError):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from goqueue.wire.batch import RecordBatch, resolve_ms
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, Index, Offset
+from goqueue.wire.types import Index, Offset, PartitionId
 from log.entry import Entry
 from log.errors import LogError
 from node.partition.reading.reader import PartitionReader, stored_batches
@@ -30,7 +30,7 @@ DECODED_BYTES_MAX = 16 << 20
 """Values decoded for one answer, as many as the largest batch has: a few messages may lie in as
 many batches, each of which is small only as it is stored."""
 
-CarriedRows = Callable[[Index], Mapping[Offset, MessageRow]]
+ReappendedRows = Callable[[Index], Mapping[Offset, MessageRow]]
 """The messages that a carrying entry holds."""
 
 
@@ -84,42 +84,46 @@ class BatchCache:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
-        self._batches: OrderedDict[tuple[GroupId, Offset], DecodedBatch] = OrderedDict()
-        self._bases: dict[GroupId, list[Offset]] = {}
-        self._carried: OrderedDict[tuple[GroupId, int], Mapping[Offset, MessageRow]] = OrderedDict()
+        self._batches: OrderedDict[tuple[PartitionId, Offset], DecodedBatch] = OrderedDict()
+        self._bases: dict[PartitionId, list[Offset]] = {}
+        self._carried: OrderedDict[tuple[PartitionId, int], Mapping[Offset, MessageRow]] = (
+            OrderedDict()
+        )
 
-    def find(self, group: GroupId, offset: Offset) -> DecodedBatch | None:
-        bases = self._bases.get(group, [])
+    def find(self, partition_id: PartitionId, offset: Offset) -> DecodedBatch | None:
+        bases = self._bases.get(partition_id, [])
         at = bisect_right(bases, offset)
         if not at:
             return None
-        key = (group, bases[at - 1])
+        key = (partition_id, bases[at - 1])
         batch = self._batches[key]
         if offset >= batch.base + batch.count:
             return None
         self._batches.move_to_end(key)
         return batch
 
-    def keep(self, group: GroupId, batch: DecodedBatch) -> None:
+    def keep(self, partition_id: PartitionId, batch: DecodedBatch) -> None:
         """Remember a batch that `find` did not find; one that is too large alone is not kept."""
         if batch.size_bytes > self.bytes_max:
             return
-        self._batches[(group, batch.base)] = batch
-        insort(self._bases.setdefault(group, []), batch.base)
+        self._batches[(partition_id, batch.base)] = batch
+        insort(self._bases.setdefault(partition_id, []), batch.base)
         self.used += batch.size_bytes
         while self.used > self.bytes_max:
             self._drop(next(iter(self._batches)))
 
-    def forget(self, group: GroupId) -> None:
+    def forget(self, partition_id: PartitionId) -> None:
         """The partition is no longer here."""
-        for base in list(self._bases.get(group, ())):
-            self._drop((group, base))
-        for key in [key for key in self._carried if key[0] == group]:
+        for base in list(self._bases.get(partition_id, ())):
+            self._drop((partition_id, base))
+        for key in [key for key in self._carried if key[0] == partition_id]:
             del self._carried[key]
 
-    def carried(self, group: GroupId, index: int, read: CarriedRows) -> Mapping[Offset, MessageRow]:
+    def carried(
+        self, partition_id: PartitionId, index: int, read: ReappendedRows
+    ) -> Mapping[Offset, MessageRow]:
         """The messages of a carrying entry, one of the few that were read last."""
-        key = (group, index)
+        key = (partition_id, index)
         rows = self._carried.get(key)
         if rows is None:
             rows = self._carried[key] = read(Index(index))
@@ -128,13 +132,13 @@ class BatchCache:
         self._carried.move_to_end(key)
         return rows
 
-    def _drop(self, key: tuple[GroupId, Offset]) -> None:
-        group, base = key
+    def _drop(self, key: tuple[PartitionId, Offset]) -> None:
+        partition_id, base = key
         self.used -= self._batches.pop(key).size_bytes
-        bases = self._bases[group]
+        bases = self._bases[partition_id]
         bases.remove(base)
         if not bases:
-            del self._bases[group]
+            del self._bases[partition_id]
 
 
 class MessageReader:
@@ -142,25 +146,25 @@ class MessageReader:
 
     def __init__(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         reader: PartitionReader,
         cache: BatchCache,
         *,
         carried: Callable[[], Holders],
-        carried_rows: CarriedRows,
+        carried_rows: ReappendedRows,
     ) -> None:
-        self._group = group
+        self._partition_id = partition_id
         self._reader = reader
         self._cache = cache
         self._carried = carried
-        self._carried_rows = carried_rows
+        self._reappended_rows = carried_rows
 
     def rows(
         self, offsets: Iterable[Offset], max_bytes: int, *, least: int = 1
     ) -> list[MessageRow | None]:
         """Each message in turn, None for one that can't be read; the first `least` of them, and
         then as many as fit."""
-        reading = _Reading(self._group, self._reader, self._cache)
+        reading = _Reading(self._partition_id, self._reader, self._cache)
         carried = self._carried()
         found: list[MessageRow | None] = []
         taken = 0
@@ -180,12 +184,12 @@ class MessageReader:
         index = self._carried().get(offset)
         if index is None:
             return None
-        row = self._cache.carried(self._group, index, self._carried_rows).get(offset)
+        row = self._cache.carried(self._partition_id, index, self._reappended_rows).get(offset)
         return None if row is None else row.message_id
 
     def _rows_of(self, index: int) -> Mapping[Offset, MessageRow]:
         try:
-            return self._cache.carried(self._group, index, self._carried_rows)
+            return self._cache.carried(self._partition_id, index, self._reappended_rows)
         except (LogError, GoQueueError):
             return {}
 
@@ -193,8 +197,10 @@ class MessageReader:
 class _Reading:
     """One pass over messages: neighbours share the entry that is at hand."""
 
-    def __init__(self, group: GroupId, reader: PartitionReader, cache: BatchCache) -> None:
-        self._group = group
+    def __init__(
+        self, partition_id: PartitionId, reader: PartitionReader, cache: BatchCache
+    ) -> None:
+        self._partition_id = partition_id
         self._reader = reader
         self._cache = cache
         self._entry: Entry | None = None
@@ -205,7 +211,7 @@ class _Reading:
     def row(self, offset: Offset) -> MessageRow | None:
         batch = self._batch
         if batch is None or not batch.base <= offset < batch.base + batch.count:
-            batch = self._cache.find(self._group, offset)
+            batch = self._cache.find(self._partition_id, offset)
             if batch is None:
                 batch = self._decode(offset)
             self._batch = batch
@@ -224,7 +230,7 @@ class _Reading:
                 if base <= offset < base + count:
                     batch = DecodedBatch(base, entry.time_ms, stored)
                     self.decoded_bytes += batch.plain_bytes
-                    self._cache.keep(self._group, batch)
+                    self._cache.keep(self._partition_id, batch)
                     return batch
         except (LogError, GoQueueError):
             return None

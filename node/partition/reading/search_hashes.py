@@ -19,7 +19,7 @@ from delivery.offsets.keys import places
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.block_file import Run
 from log.segments.hash_file import Block, HashFile, offset_of
 from node.partition.reading.segment_follower import STEP_BYTES, SegmentFollower
@@ -56,7 +56,7 @@ class PartitionHashes(SegmentFollower[HashFile, SearchHashes]):
 
     step_entries = 512
 
-    def __init__(self, log: GroupLog, applied: Callable[[], Index], workers: Executor) -> None:
+    def __init__(self, log: PartitionLog, applied: Callable[[], Index], workers: Executor) -> None:
         super().__init__(HashFile, log, applied, workers)
 
     def bookkeeping(self) -> Bookkeeping:

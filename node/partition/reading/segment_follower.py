@@ -22,10 +22,10 @@ import structlog
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged, LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.block_file import BlockFile, Run
 from log.segments.chain import SegmentInfo
-from node.runtime.uncancellable import to_the_end
+from node.runtime.uncancellable import run_uncancellable
 
 BLOCK_BYTES = 2 << 20
 """Of entries in a run: what is read again after a restart, and held in memory until then."""
@@ -67,7 +67,7 @@ class SegmentFollower(ABC, Generic[F, R]):
     """Entries that are added before others get their turn."""
 
     def __init__(
-        self, kind: type[F], log: GroupLog, applied: Callable[[], Index], workers: Executor
+        self, kind: type[F], log: PartitionLog, applied: Callable[[], Index], workers: Executor
     ) -> None:
         self._kind = kind
         self._log = log
@@ -331,4 +331,4 @@ class SegmentFollower(ABC, Generic[F, R]):
             await self._off_loop(file.remove)
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
-        return await to_the_end(self._workers, work)
+        return await run_uncancellable(self._workers, work)

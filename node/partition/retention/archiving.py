@@ -14,7 +14,7 @@ from coordinator.topics.settings import TopicConfig
 from delivery.state.partition import PartitionState
 from goqueue.wire.types import Index, Offset
 from log.errors import LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.api.archive import PartitionArchive
 from node.partition.reading.reader import PartitionReader
 
@@ -24,7 +24,7 @@ class Archiving:
 
     def __init__(
         self,
-        log: GroupLog,
+        log: PartitionLog,
         state: PartitionState,
         reader: PartitionReader,
         config: Callable[[], TopicConfig],
@@ -64,7 +64,7 @@ class Archiving:
     @property
     def holds_kept(self) -> bool:
         """Whether something that compaction has kept before the log's start is not archived."""
-        kept = self._state.queue.kept
+        kept = self._state.queue.compacted
         return self.is_required and bool(kept) and kept.max() >= self.position
 
     def may_drop(self, offset: Offset) -> bool:
@@ -88,7 +88,7 @@ class Archiving:
     def _unarchived(self) -> int:
         state = self._state
         in_log = state.next_offset - max(self.position, state.log_start_offset)
-        kept = state.queue.kept
+        kept = state.queue.compacted
         return in_log + (kept.range_cardinality(self.position, 1 << 63) if kept else 0)
 
     def _time_at(self, offset: Offset) -> int:

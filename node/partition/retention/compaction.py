@@ -18,7 +18,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import structlog
 
 from coordinator.topics.settings import TopicConfig
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.history.compacted_set import Compaction, encode_compaction
 from delivery.offsets.bitmaps import BitMap64, span
 from delivery.state.partition import PartitionState
@@ -26,7 +26,7 @@ from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId, Offset
 from log.entry import Entry, EntryKind
 from log.errors import LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.metrics import Metrics
 from node.partition.reading.reader import PartitionReader
 from node.partition.retention.compaction_scan import Scan, cut_rows
@@ -122,11 +122,11 @@ class Compactor:
         self,
         *,
         topic: str,
-        log: GroupLog,
+        log: PartitionLog,
         state: PartitionState,
         reader: PartitionReader,
         retention: Retention,
-        group: Callable[[], RaftGroup],
+        raft_group: Callable[[], RaftGroup],
         config: Callable[[], TopicConfig],
         parts: Shared,
     ) -> None:
@@ -135,7 +135,7 @@ class Compactor:
         self._state = state
         self._reader = reader
         self._retention = retention
-        self._group = group
+        self._raft_group = raft_group
         self._config = config
         self._parts = parts
         self.running = False
@@ -143,16 +143,16 @@ class Compactor:
 
     def standing(self) -> Standing:
         """As of now, on any replica."""
-        plan, survivors = self._plan(), self._state.queue.survivors
+        plan, compacted_set = self._plan(), self._state.queue.compacted_set
         return Standing(
             self.running,
             0 if plan is None else plan.dirty_bytes,
-            survivors.carried_bytes,
+            compacted_set.carried_bytes,
             0.0 if plan is None else plan.ratio,
-            len(survivors.offsets),
-            survivors.runs,
-            survivors.dropped,
-            survivors.last_ms,
+            len(compacted_set.offsets),
+            compacted_set.runs,
+            compacted_set.dropped,
+            compacted_set.last_ms,
         )
 
     async def run(self, *, force: bool = False, dry_run: bool = False) -> Findings:
@@ -163,7 +163,7 @@ class Compactor:
         if self.running or self._retention.in_flight:
             return Findings("busy")
         compacted = self._config().is_compacted
-        if not (compacted or self._state.queue.kept) or not self._group().is_ready_leader:
+        if not (compacted or self._state.queue.compacted) or not self._raft_group().is_ready_leader:
             return Findings("nothing")
         self.running = self._retention.in_flight = True
         self._begun_s = time.monotonic()
@@ -185,9 +185,9 @@ class Compactor:
     def _plan(self) -> Plan | None:
         """The sealed segments that every voter has and that are old enough; None for none."""
         config, state, log = self._config(), self._state, self._log
-        limit = min(self._group().trim_limit, state.applied_index) + 1
+        limit = min(self._raft_group().trim_limit, state.applied_index) + 1
         if config.min_compaction_lag_ms:
-            young = log.locate_time(self._group().log_time_ms() - config.min_compaction_lag_ms)
+            young = log.locate_time(self._raft_group().log_time_ms() - config.min_compaction_lag_ms)
             limit = limit if young is None else min(limit, young)
         limit = min(limit, self._retention.archiving.end_index())
         sealed = [
@@ -198,10 +198,10 @@ class Compactor:
         if not sealed or self._retention.archiving.holds_kept:
             return None
         index = Index(sealed[-1].last_index + 1)
-        carriers = state.queue.survivors.carriers
+        carriers = state.queue.compacted_set.carriers
         carried = sum(carrier.size_bytes for carrier in carriers if carrier.index < index)
         dirty = max(0, sum(segment.size_bytes for segment in sealed) - carried)
-        return Plan(index, Offset(0), dirty, state.queue.survivors.carried_bytes)
+        return Plan(index, Offset(0), dirty, state.queue.compacted_set.carried_bytes)
 
     def _is_due(self, plan: Plan) -> bool:
         config = self._config()
@@ -215,7 +215,7 @@ class Compactor:
     async def _compact(self, plan: Plan, *, dry_run: bool) -> Findings:
         state, queue = self._state, self._state.queue
         begun_at, before = state.log_start_index, state.log_start_offset
-        kept_before, now_ms = len(queue.kept), self._group().log_time_ms()
+        kept_before, now_ms = len(queue.compacted), self._raft_group().log_time_ms()
         offset = max(self._retention.offset_from(plan.index), before)
         overdue = self._overdue(now_ms)  # before the log is read: what is delayed now supersedes
         live, nulls = await self._live(plan.index, now_ms)  # nothing in this run, even once due
@@ -251,7 +251,7 @@ class Compactor:
         outlived retention are no part of it: they are carried, and readers don't find them.
         """
         queue, config = self._state.queue, self._config()
-        hidden, kept = queue.hidden.copy(), queue.kept
+        hidden, kept = queue.hidden.copy(), queue.compacted
         expired = queue.withdrawn - queue.cancelled
         end = self._retention.offset_from(index)
         scan = Scan(hidden | queue.cancelled)
@@ -270,7 +270,9 @@ class Compactor:
     def _overdue(self, now_ms: int) -> BitMap64:
         """Null values whose delay is over; those behind a delayed message may be needed yet."""
         queue = self._state.queue
-        overdue = queue.survivors.tombstones_met_before(now_ms - self._config().delete_retention_ms)
+        overdue = queue.compacted_set.tombstones_met_before(
+            now_ms - self._config().delete_retention_ms
+        )
         if queue.hidden:
             overdue &= span(0, queue.hidden.min())
         return overdue
@@ -308,10 +310,10 @@ class Compactor:
         return True
 
     def _carried_from(self, index: Index) -> int:
-        return sum(at >= index for at in self._state.queue.carried.values())
+        return sum(at >= index for at in self._state.queue.reappended.values())
 
     def _check_room(self) -> None:
-        if self._parts.lacks_room(voter.node for voter in self._group().voters):
+        if self._parts.lacks_room(voter.node for voter in self._raft_group().voters):
             raise ValueError("the disk is full")
 
     async def _check_fits(self, index: Index, offset: Offset, live: BitMap64, most: int) -> None:
@@ -325,14 +327,14 @@ class Compactor:
             raise ValueError(f"it takes {needed} bytes, and {node} has room for {room}")
 
     def _least_room(self) -> tuple[int, NodeId]:
-        return self._parts.least_room(voter.node for voter in self._group().voters)
+        return self._parts.least_room(voter.node for voter in self._raft_group().voters)
 
     async def _needs(self, index: Index, offset: Offset, live: BitMap64) -> int:
         """The bytes of what stays, and of what the queue must keep, stored or carried by now."""
         queue = self._state.queue
         _, needed = await self._fit(index, live, None)
         _, more = await self._fit(index, BitMap64(queue.needed_below(offset)), None)
-        for at in sorted({at for at in queue.carried.values() if at < index}):
+        for at in sorted({at for at in queue.reappended.values() if at < index}):
             [entry] = await self._entries(Index(at), Index(at + 1))
             more += len(entry.frame)
         return needed + more
@@ -342,18 +344,18 @@ class Compactor:
         since, total = Index(0), 0
         async for batches, size in self._bodies(index, live):
             self._check_room()
-            at = await self._propose(EntryKind.KEPT, encode_carried(batches))
+            at = await self._propose(EntryKind.KEPT, encode_reappended(batches))
             since, total = since or at, total + size
         return since or Index(self._log.last_index + 1), total
 
     async def _bodies(
         self, index: Index, live: BitMap64
-    ) -> AsyncIterator[tuple[list[CarriedBatch], int]]:
+    ) -> AsyncIterator[tuple[list[ReappendedBatch], int]]:
         """What stays, in runs that fit into an entry each, and their bytes."""
-        batches: list[CarriedBatch] = []
+        batches: list[ReappendedBatch] = []
         size = 0
-        kept = live & self._state.queue.kept
-        async for entries, among in self._sources(index, self._state.queue.kept):
+        kept = live & self._state.queue.compacted
+        async for entries, among in self._sources(index, self._state.queue.compacted):
             kind = EntryKind.RECORDS if among is None else EntryKind.KEPT
             for batch in await self._step(cut_rows, entries, live if among is None else kept, kind):
                 length = _size(batch)
@@ -370,7 +372,7 @@ class Compactor:
     ) -> AsyncIterator[tuple[list[Entry], BitMap64 | None]]:
         """All messages before this entry, in the order of their offsets: what is kept, then what
         the log holds. Of what is kept, the set says which messages count."""
-        carriers = list(self._state.queue.survivors.carriers)
+        carriers = list(self._state.queue.compacted_set.carriers)
         for carrier in carriers:
             yield await self._entries(carrier.index, Index(carrier.index + 1)), kept
         at = self._state.log_start_index
@@ -392,8 +394,8 @@ class Compactor:
         begun_s = loop.time()
         found = await loop.run_in_executor(self._parts.workers, lambda: work(*args, **kwargs))
         await asyncio.sleep(REST * (loop.time() - begun_s))
-        if not self._group().is_ready_leader:
-            raise NotLeader(self._group().leader)
+        if not self._raft_group().is_ready_leader:
+            raise NotLeader(self._raft_group().leader)
         return found
 
     # what needs no run
@@ -401,7 +403,7 @@ class Compactor:
     async def _forget(self) -> Findings:
         """Drop what is kept and has had its time: null values, and by age what is too old."""
         state, queue, config = self._state, self._state.queue, self._config()
-        kept, now_ms = queue.kept, self._group().log_time_ms()
+        kept, now_ms = queue.compacted, self._raft_group().log_time_ms()
         gone = self._overdue(now_ms)
         delayed = kept & queue.delayed_ever
         if delayed:
@@ -415,7 +417,7 @@ class Compactor:
         if not gone:
             return Findings("nothing")
         tombstones = BitMap64()
-        for _, offsets in queue.survivors.tombstones:
+        for _, offsets in queue.compacted_set.tombstones:
             tombstones |= offsets
         start, offset = state.log_start_index, state.log_start_offset
         decision = Compaction(start, start, offset, Index(0), kept - gone, tombstones - gone)
@@ -435,7 +437,7 @@ class Compactor:
             else:
                 done.set_exception(NotLeader(None))
 
-        self._group().propose(kind, body, callback=ended)
+        self._raft_group().propose(kind, body, callback=ended)
         return await done
 
     def _count(self, dropped: int, freed: int) -> None:
@@ -447,5 +449,5 @@ class Compactor:
         latency.observe(time.monotonic() - self._begun_s)
 
 
-def _size(batch: CarriedBatch) -> int:
+def _size(batch: ReappendedBatch) -> int:
     return len(batch.batch) + 8 * len(batch.offsets) + 16

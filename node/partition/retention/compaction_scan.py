@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from delivery.entries.columns import stored_batch, stored_header
-from delivery.entries.reappended import CarriedBatch, decode_carried
+from delivery.entries.reappended import ReappendedBatch, decode_reappended
 from delivery.offsets.bitmaps import BitMap64
 from goqueue.wire.batch import RecordBatch, encode_columns
 from log.entry import Entry, EntryKind
@@ -43,8 +43,8 @@ def rows_of(entry: Entry) -> Iterator[StoredRows]:
         for base, count, batch in stored_batches(entry):
             yield StoredRows(entry.time_ms, range(base, base + count), batch)
     elif entry.kind == EntryKind.KEPT:
-        for carried in decode_carried(entry.body):
-            yield StoredRows(carried.time_ms, carried.offsets, carried.batch)
+        for reappended in decode_reappended(entry.body):
+            yield StoredRows(reappended.time_ms, reappended.offsets, reappended.batch)
 
 
 class LastOffsets:
@@ -141,10 +141,10 @@ class Scan:
             self.nulls.update(offsets[row] for row in nulls)
 
 
-def cut_rows(entries: Sequence[Entry], live: BitMap64, kind: EntryKind) -> list[CarriedBatch]:
+def cut_rows(entries: Sequence[Entry], live: BitMap64, kind: EntryKind) -> list[ReappendedBatch]:
     """The live messages of these entries in batches whose offsets follow each other, none of which
     holds null values beside others."""
-    found: list[CarriedBatch] = []
+    found: list[ReappendedBatch] = []
     for entry in entries:
         for rows in rows_of(entry) if entry.kind == kind else ():
             picked = [row for row, at in enumerate(rows.offsets) if at in live]
@@ -153,12 +153,12 @@ def cut_rows(entries: Sequence[Entry], live: BitMap64, kind: EntryKind) -> list[
     return found
 
 
-def _cut(rows: StoredRows, picked: list[int]) -> Iterator[CarriedBatch]:
+def _cut(rows: StoredRows, picked: list[int]) -> Iterator[ReappendedBatch]:
     batch, offsets = rows.decoded(), rows.offsets
     nulls = batch.nulls()
     runs = list(_runs(picked, offsets, nulls))
     if len(runs) == 1 and len(picked) == batch.count:
-        yield CarriedBatch(rows.time_ms, offsets, bytes(rows.batch))
+        yield ReappendedBatch(rows.time_ms, offsets, bytes(rows.batch))
         return
     values, keys, headers = batch.values_or_nulls(), batch.keys(), batch.headers()
     times, lanes, ids = batch.timestamps_ms(), batch.lanes(), batch.message_ids()
@@ -179,7 +179,7 @@ def _cut(rows: StoredRows, picked: list[int]) -> Iterator[CarriedBatch]:
             producer_epoch=batch.producer_epoch,
             base_sequence=batch.base_sequence + first if batch.producer_id else 0,
         )
-        yield CarriedBatch(rows.time_ms, offsets[cut], encoded)
+        yield ReappendedBatch(rows.time_ms, offsets[cut], encoded)
 
 
 def _runs(

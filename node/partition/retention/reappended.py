@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from delivery.entries.reappended import CarriedBatch, decode_carried
-from delivery.history.compacted_set import Survivors
+from delivery.entries.reappended import ReappendedBatch, decode_reappended
+from delivery.history.compacted_set import CompactedSet
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.types import Index, Offset
 from log.entry import Entry
@@ -16,19 +16,19 @@ from node.partition.reading.message_reader import DecodedBatch
 from node.rpc.queue import MessageRow
 
 
-class CarriedRows(Mapping[Offset, MessageRow]):
+class ReappendedRows(Mapping[Offset, MessageRow]):
     """The messages of one carrying entry; each is decoded when it is asked for."""
 
     def __init__(self, body: bytes | memoryview) -> None:
         self._places = {
-            Offset(offset): (carried, row)
-            for carried in decode_carried(body)
-            for row, offset in enumerate(carried.offsets)
+            Offset(offset): (reappended, row)
+            for reappended in decode_reappended(body)
+            for row, offset in enumerate(reappended.offsets)
         }
 
     def __getitem__(self, offset: Offset) -> MessageRow:
-        carried, row = self._places[offset]
-        return DecodedBatch(Offset(0), carried.time_ms, carried.batch).row_as(row, offset)
+        reappended, row = self._places[offset]
+        return DecodedBatch(Offset(0), reappended.time_ms, reappended.batch).row_as(row, offset)
 
     def __iter__(self) -> Iterator[Offset]:
         return iter(self._places)
@@ -43,17 +43,17 @@ class CarriersLog(Protocol):
     def entry(self, index: Index) -> Entry: ...
 
 
-class KeptReader:
+class CompactedReader:
     """The messages that compaction has kept, in the order of their offsets. Loop thread only.
 
     Every method raises LogError where a carrying entry can't be read.
     """
 
-    def __init__(self, log: CarriersLog, survivors: Callable[[], Survivors]) -> None:
+    def __init__(self, log: CarriersLog, compacted_set: Callable[[], CompactedSet]) -> None:
         self._log = log
-        self._survivors = survivors
+        self._compacted_set = compacted_set
         self._index = Index(0)
-        self._batches: list[CarriedBatch] = []
+        self._batches: list[ReappendedBatch] = []
         self._firsts: list[int] = []
 
     def read(
@@ -67,10 +67,10 @@ class KeptReader:
         while at is not None:
             if found and (records >= max_records or size >= max_bytes):
                 return found, Offset(at)
-            carried = self._holding(at)
-            if to_time_ms is not None and carried.time_ms >= to_time_ms:
+            reappended = self._holding(at)
+            if to_time_ms is not None and reappended.time_ms >= to_time_ms:
                 return found, Offset(at)
-            batch, count = self._from(carried, at)
+            batch, count = self._from(reappended, at)
             found.append(batch)
             records += count
             size += len(batch.batch)
@@ -79,11 +79,11 @@ class KeptReader:
 
     def time_at(self, offset: Offset) -> int | None:
         """The log time of a message; None for one that is not kept."""
-        return self._holding(offset).time_ms if offset in self._survivors().offsets else None
+        return self._holding(offset).time_ms if offset in self._compacted_set().offsets else None
 
     def offset_at(self, time_ms: int) -> Offset | None:
         """The first message that is kept and was stored at this time or later."""
-        carriers = self._survivors().carriers
+        carriers = self._compacted_set().carriers
         low, high = 0, len(carriers)
         while low < high:
             middle = (low + high) // 2
@@ -92,40 +92,40 @@ class KeptReader:
             else:
                 high = middle
         for carrier in carriers[max(0, low - 1) : low + 1]:
-            for carried in self._load(carrier.index):
-                if carried.time_ms >= time_ms:
-                    at = self._next(carried.offsets[0])
+            for reappended in self._load(carrier.index):
+                if reappended.time_ms >= time_ms:
+                    at = self._next(reappended.offsets[0])
                     return None if at is None else Offset(at)
         return None
 
     # private
 
     def _next(self, offset: int) -> int | None:
-        kept = self._survivors().offsets
+        kept = self._compacted_set().offsets
         return int(kept.next_set_bit(offset)) if kept and offset <= kept.max() else None
 
-    def _holding(self, offset: int) -> CarriedBatch:
-        carrier = self._survivors().carrier_of(offset)
+    def _holding(self, offset: int) -> ReappendedBatch:
+        carrier = self._compacted_set().carrier_of(offset)
         assert carrier is not None, "what is kept is carried"
         batches = self._load(carrier.index)
         return batches[bisect_right(self._firsts, offset) - 1]
 
-    def _load(self, index: Index) -> list[CarriedBatch]:
+    def _load(self, index: Index) -> list[ReappendedBatch]:
         if index != self._index:
-            self._batches = list(decode_carried(self._log.entry(index).body))
-            self._firsts = [carried.offsets[0] for carried in self._batches]
+            self._batches = list(decode_reappended(self._log.entry(index).body))
+            self._firsts = [reappended.offsets[0] for reappended in self._batches]
             self._index = index
         return self._batches
 
-    def _from(self, carried: CarriedBatch, at: int) -> tuple[StoredBatch, int]:
+    def _from(self, reappended: ReappendedBatch, at: int) -> tuple[StoredBatch, int]:
         """The batch that holds a message and its count; of one that is kept in part, the run from
         there on."""
-        first, count = carried.offsets[0], len(carried.offsets)
-        kept = self._survivors().offsets
+        first, count = reappended.offsets[0], len(reappended.offsets)
+        kept = self._compacted_set().offsets
         if kept.range_cardinality(first, first + count) == count:
-            return StoredBatch(Offset(first), carried.time_ms, carried.batch), count
+            return StoredBatch(Offset(first), reappended.time_ms, reappended.batch), count
         end = at
         while end < first + count and end in kept:
             end += 1
-        batch = RecordBatch.parse(carried.batch).select(range(at - first, end - first))
-        return StoredBatch(Offset(at), carried.time_ms, batch.buffer), batch.count
+        batch = RecordBatch.parse(reappended.batch).select(range(at - first, end - first))
+        return StoredBatch(Offset(at), reappended.time_ms, batch.buffer), batch.count

@@ -14,7 +14,7 @@ from itertools import islice
 import structlog
 
 from coordinator.topics.settings import TopicConfig
-from delivery.entries.reappended import CarriedBatch, decode_carried, encode_carried
+from delivery.entries.reappended import ReappendedBatch, decode_reappended, encode_reappended
 from delivery.entries.records import encode_trim
 from delivery.state.partition import PartitionState
 from delivery.timeline.message import stories_end
@@ -23,10 +23,10 @@ from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from log.errors import LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.partition.reading.reader import PartitionReader, stored_batches
 from node.partition.retention.archiving import Archiving
-from node.partition.retention.reappended import CarriedRows
+from node.partition.retention.reappended import ReappendedRows
 from node.rpc.queue import MessageRow
 from raft.errors import Outcome
 from raft.group import RaftGroup
@@ -53,10 +53,10 @@ class Retention:
     def __init__(
         self,
         *,
-        log: GroupLog,
+        log: PartitionLog,
         state: PartitionState,
         reader: PartitionReader,
-        group: Callable[[], RaftGroup],
+        raft_group: Callable[[], RaftGroup],
         config: Callable[[], TopicConfig],
         stories: Stories | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class Retention:
         self._log = log
         self._state = state
         self._reader = reader
-        self._group = group
+        self._raft_group = raft_group
         self._config = config
         self.archiving = Archiving(log, state, reader, config)
         self.in_flight = False
@@ -74,12 +74,12 @@ class Retention:
     async def run(self) -> None:
         """As leader: carry on what must be kept, then move the log start, through the log. At most
         one at a time. Raises nothing that leadership or damage explains."""
-        group = self._group()
-        if self.in_flight or not group.is_ready_leader:
+        raft_group = self._raft_group()
+        if self.in_flight or not raft_group.is_ready_leader:
             return
         self.in_flight = True
         try:
-            trim = self._due(group.log_time_ms())
+            trim = self._due(raft_group.log_time_ms())
             if trim is not None and await self.carry(*trim):
                 await self._propose(EntryKind.TRIM, encode_trim(*trim))
         except NotLeader:
@@ -89,15 +89,15 @@ class Retention:
         finally:
             self.in_flight = False
 
-    def carried_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
+    def reappended_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
         """The messages of a carrying entry. Raises LogError where it can't be read."""
-        return CarriedRows(self._log.entry(index).body)
+        return ReappendedRows(self._log.entry(index).body)
 
     # private
 
     def _due(self, now_ms: int) -> tuple[Index, Offset] | None:
         """The first entry to keep and the offset it begins with; None to keep all."""
-        config, log, state, group = self._config(), self._log, self._state, self._group()
+        config, log, state, raft_group = self._config(), self._log, self._state, self._raft_group()
         if not config.is_deleted:
             return None
         index = state.log_start_index
@@ -105,7 +105,7 @@ class Retention:
             kept = log.locate_time(now_ms - config.retention_ms)
             index = max(index, Index(state.applied_index + 1) if kept is None else kept)
         aged = index
-        floor = group.trim_limit
+        floor = raft_group.trim_limit
         if config.retention_bytes >= 0 and not config.is_compacted:
             segments = [s for s in log.segments() if s.last_index >= state.log_start_index]
             spare = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -122,7 +122,7 @@ class Retention:
         offset = max(self.offset_from(index), state.log_start_offset)
         if not self.archiving.may_drop(offset):
             return None
-        carried = state.queue.carried.values()
+        carried = state.queue.reappended.values()
         if offset == state.log_start_offset and min(carried, default=aged) >= aged:
             return None  # no message goes, and none is carried that is older than retention
         return index, offset
@@ -154,14 +154,16 @@ class Retention:
         and these messages, where they stand before it; and all that stays carried, needed or not,
         whose story would be cut."""
         queue = self._state.queue
-        carried, early = queue.carried, self._early(index)
+        carried, early = queue.reappended, self._early(index)
         left = {o for o in {*queue.needed_below(offset), *also} if carried.get(o, 0) < index}
         left.update(o for o, at in carried.items() if at in early)
         return [Offset(o) for o in sorted(left)]
 
     def _early(self, index: Index) -> set[int]:
         """Carriers from this entry on whose stories end before it: what came between would go."""
-        carriers = {at for at in self._state.queue.carried.values() if index <= at < index + EARLY}
+        carriers = {
+            at for at in self._state.queue.reappended.values() if index <= at < index + EARLY
+        }
         found: set[int] = set()
         for at in carriers if self._stories is not None else ():
             with suppress(LogError):
@@ -172,18 +174,18 @@ class Retention:
 
     async def _body(self, offsets: list[Offset]) -> tuple[int, bytes]:
         """How many of the messages fit into one entry, and its body, with their stories so far."""
-        batches: list[CarriedBatch] = []
+        batches: list[ReappendedBatch] = []
         count = size = 0
-        for carried in self._rows(offsets):
-            if batches and size + len(carried.batch) > CARRIED_BYTES:
+        for reappended in self._rows(offsets):
+            if batches and size + len(reappended.batch) > CARRIED_BYTES:
                 break
-            batches.append(carried)
-            count += len(carried.offsets)
-            size += len(carried.batch) + 8 * len(carried.offsets)
+            batches.append(reappended)
+            count += len(reappended.offsets)
+            size += len(reappended.batch) + 8 * len(reappended.offsets)
         told = b"" if self._stories is None else await self._stories(offsets[:count])
-        return count, encode_carried(batches, told)
+        return count, encode_reappended(batches, told)
 
-    def _rows(self, offsets: list[Offset]) -> Iterator[CarriedBatch]:
+    def _rows(self, offsets: list[Offset]) -> Iterator[ReappendedBatch]:
         """The messages as rows of the batches they are stored in. Raises LogError."""
         at = 0
         while at < len(offsets):
@@ -191,17 +193,17 @@ class Retention:
             rows = _leading(islice(offsets, at, None), places)
             kept = offsets[at : at + len(rows)]
             batch = RecordBatch.parse(stored).select(rows)
-            yield CarriedBatch(time_ms, kept, batch.buffer)
+            yield ReappendedBatch(time_ms, kept, batch.buffer)
             at += len(rows)
 
     def _find(self, offset: Offset) -> tuple[int, Mapping[Offset, int], bytes | memoryview]:
         """The batch that holds a message: its log time, and the row of each of its offsets."""
         index = self._state.queue.held_in(offset)
         if index is not None:
-            for carried in decode_carried(self._log.entry(Index(index)).body):
-                if offset in carried.offsets:
-                    places = {Offset(o): row for row, o in enumerate(carried.offsets)}
-                    return carried.time_ms, places, carried.batch
+            for reappended in decode_reappended(self._log.entry(Index(index)).body):
+                if offset in reappended.offsets:
+                    places = {Offset(o): row for row, o in enumerate(reappended.offsets)}
+                    return reappended.time_ms, places, reappended.batch
         entry = self._reader.entry_at(offset)
         for base, count, stored in () if entry is None else stored_batches(entry):
             if entry is not None and base <= offset < base + count:
@@ -216,7 +218,7 @@ class Retention:
             if not done.done():
                 done.set_result(outcome is Outcome.APPLIED)
 
-        self._group().propose(kind, body, callback=ended)
+        self._raft_group().propose(kind, body, callback=ended)
         return await done
 
 

@@ -7,13 +7,18 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.store.directory import Store
 from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
 from node.storage.copying.pull import PullParts
-from node.storage.copying.source import CopiedGroups, TransferSource, behind_here, committed_here
+from node.storage.copying.source import (
+    CopiedPartitions,
+    TransferSource,
+    behind_here,
+    committed_here,
+)
 from node.storage.copying.transfer import ReplicaControl, Transfers
 from node.storage.parts import StorageParts
 
@@ -26,7 +31,7 @@ LIMITS = CopyLimits()
 class CopyControl(ReplicaControl, Protocol):
     """What stops and starts replicas, and knows where others are."""
 
-    def sources(self, group: GroupId) -> list[NodeId]: ...
+    def sources(self, partition_id: PartitionId) -> list[NodeId]: ...
 
 
 class RandomU64(Protocol):
@@ -45,10 +50,10 @@ class Copies:
         *,
         rng: RandomU64,
         bytes_per_s: int,
-        bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0,
+        bound_bytes_s: Callable[[PartitionId], int] = lambda _partition_id: 0,
         room_bytes: Callable[[], int] = lambda: 1 << 62,
-        prepare: Callable[[GroupId], Awaitable[object]] | None = None,
-        renew: Callable[[GroupId], Awaitable[bool]] | None = None,
+        prepare: Callable[[PartitionId], Awaitable[object]] | None = None,
+        renew: Callable[[PartitionId], Awaitable[bool]] | None = None,
     ) -> None:
         """`bytes_per_s` bounds all copies made here together, `bound_bytes_s` each group's; it
         bounds what others copy from here, too, and is lowered while syncs here take longer."""
@@ -58,8 +63,8 @@ class Copies:
         parts.flusher.on_synced = pace.synced
         self.source = TransferSource(
             parts,
-            CopiedGroups(
-                committed=lambda group: committed_here(parts.raft, group),
+            CopiedPartitions(
+                committed=lambda partition_id: committed_here(parts.raft, partition_id),
                 behind=lambda: behind_here(parts.raft),
                 prepare=prepare,
                 renew=renew,
@@ -98,6 +103,9 @@ class Copies:
         self._workers.shutdown(wait=False)
 
 
-def is_copied(store: Store, group: GroupId) -> bool:
+def is_copied(store: Store, partition_id: PartitionId) -> bool:
     """Whether new replicas of a group led here begin with a copy."""
-    return group in store.groups() and store.group(group).size_bytes >= COPIED_BYTES
+    return (
+        partition_id in store.partition_ids()
+        and store.partition_log(partition_id).size_bytes >= COPIED_BYTES
+    )

@@ -18,7 +18,7 @@ import structlog
 
 from goqueue.tasks import ended
 from goqueue.wire.errors import GoQueueError, Timeout
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.copy.manifest import Manifest, Part, SegmentParts
 from log.copy.staging import Staging
 from log.errors import Damaged
@@ -58,7 +58,7 @@ class Progress:
     """How far a copy is. `done_bytes` are in place, `reused_bytes` of them from an attempt before;
     `total_bytes` is 0 until a source has answered."""
 
-    group: GroupId
+    partition_id: PartitionId
     began_s: float
     source: NodeId | None = None
     total_bytes: int = 0
@@ -90,7 +90,7 @@ class PullParts:
     metrics: Metrics
     now_s: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    bound_bytes_s: Callable[[GroupId], int] = lambda _group: 0
+    bound_bytes_s: Callable[[PartitionId], int] = lambda _partition_id: 0
     """How fast a group may be copied; 0: as fast as all copies together."""
     room_bytes: Callable[[], int] = lambda: 1 << 62
     """What may be written without publishes being refused for it."""
@@ -111,7 +111,7 @@ class Pull:
     """One attempt to copy a group's replica. `sources` tells who may have one, best first;
     `is_needed` whether a manifest has anything that this node's log lacks."""
 
-    group: GroupId
+    partition_id: PartitionId
     staging: Staging
     parts: PullParts
     sources: Callable[[], Sequence[NodeId]]
@@ -145,7 +145,7 @@ class Pull:
             failures += 1
             await self.parts.sleep(pause_s)
             pause_s = min(2 * pause_s, limits.pause_max_s)
-        raise TransferFailed(f"group {self.group}: no other node's replica could be copied")
+        raise TransferFailed(f"group {self.partition_id}: no other node's replica could be copied")
 
     async def close(self, copied: Copied) -> None:
         """Tells the source that all is there."""
@@ -162,7 +162,7 @@ class Pull:
         self.progress.stage = "asking"
         _log.warning(
             "copy_interrupted",
-            group=str(self.group),
+            group=str(self.partition_id),
             source=source,
             done_bytes=self.progress.done_bytes,
             total_bytes=self.progress.total_bytes,
@@ -170,10 +170,10 @@ class Pull:
         )
 
     async def _copy(self, source: NodeId) -> Copied | None:
-        request = rpc.encode(transfer_rpc.TransferRequest(self.group.pack()))
+        request = rpc.encode(transfer_rpc.TransferRequest(self.partition_id.pack()))
         timeout_s = self.parts.limits.open_timeout_s
         answer = await self._ask(source, transfer_rpc.OPEN, request, timeout_s)
-        session, manifest = transfer_rpc.decode_manifest(answer, self.group)
+        session, manifest = transfer_rpc.decode_manifest(answer, self.partition_id)
         if not self.is_needed(manifest):
             await self._close(source, session)
             return None
@@ -197,11 +197,11 @@ class Pull:
         room = self.parts.room_bytes() - self.others_bytes()
         if missing > room:
             await self._close(source, session)
-            raise NoRoom(f"group {self.group}: {missing} bytes, and room for {max(0, room)}")
+            raise NoRoom(f"group {self.partition_id}: {missing} bytes, and room for {max(0, room)}")
 
     async def _take(self, length: int) -> None:
         """Return when these bytes may be asked for."""
-        self._throttle.bytes_per_s = self.parts.bound_bytes_s(self.group)
+        self._throttle.bytes_per_s = self.parts.bound_bytes_s(self.partition_id)
         await self._throttle.take(length)
         await self.parts.throttle.take(length)
 
@@ -215,7 +215,7 @@ class Pull:
             try:
                 await self._off_loop(lambda: self.staging.check_segment(segment))
             except Damaged as error:
-                _log.info("copied_file_torn", group=str(self.group), problem=str(error))
+                _log.info("copied_file_torn", group=str(self.partition_id), problem=str(error))
                 self.progress.done_bytes = before
                 self.progress.reused_bytes -= held
                 await self._copy_segment(source, session, segment)

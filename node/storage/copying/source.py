@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from goqueue.wire.errors import Busy, GoQueueError, NotFound
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import Index, NodeId, PartitionId
 from log.copy.export import Export
 from log.copy.manifest import FileKind, Manifest
 from log.errors import Damaged
@@ -49,16 +49,16 @@ class _Session:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedGroups:
+class CopiedPartitions:
     """What is asked of the groups of which copies are served."""
 
-    committed: Callable[[GroupId], Index | None]
+    committed: Callable[[PartitionId], Index | None]
     """The newest entry that is known here to be committed; None where no replica runs."""
-    behind: Callable[[], Iterable[tuple[GroupId, NodeId]]]
+    behind: Callable[[], Iterable[tuple[PartitionId, NodeId]]]
     """The peers that a leader here can't help."""
-    prepare: Callable[[GroupId], Awaitable[object]] | None = None
+    prepare: Callable[[PartitionId], Awaitable[object]] | None = None
     """May store a newer state, so that whoever copies it has little to apply."""
-    renew: Callable[[GroupId], Awaitable[bool]] | None = None
+    renew: Callable[[PartitionId], Awaitable[bool]] | None = None
     """Stores the state again where that on the disk can't be read; whether it could."""
 
 
@@ -68,7 +68,7 @@ class TransferSource:
     def __init__(
         self,
         parts: StorageParts,
-        groups: CopiedGroups,
+        partitions: CopiedPartitions,
         *,
         workers: Executor,
         now_s: Callable[[], float],
@@ -78,7 +78,7 @@ class TransferSource:
     ) -> None:
         self._store = parts.store
         self._link = parts.link
-        self._groups = groups
+        self._partitions = partitions
         self._metrics = parts.metrics
         self._now_s = now_s
         self._workers = workers
@@ -103,27 +103,29 @@ class TransferSource:
         for number in list(self._sessions):
             self._forget(number)
 
-    def serving(self) -> list[tuple[GroupId, NodeId]]:
+    def serving(self) -> list[tuple[PartitionId, NodeId]]:
         """The copies that are being made of replicas here."""
         return [
-            (session.export.group, session.peer)
+            (session.export.partition_id, session.peer)
             for session in self._sessions.values()
             if session.ended_s is None
         ]
 
-    def left_bytes(self, group: GroupId, peer: NodeId) -> int | None:
+    def left_bytes(self, partition_id: PartitionId, peer: NodeId) -> int | None:
         """What a node has yet to copy of a replica here; None where it copies none."""
         left = [
             max(0, session.total_bytes - session.sent_bytes)
             for session in self._sessions.values()
-            if session.peer == peer and session.export.group == group and session.ended_s is None
+            if session.peer == peer
+            and session.export.partition_id == partition_id
+            and session.ended_s is None
         ]
         return min(left, default=None)
 
     async def offer(self) -> None:
         """One round: tells replicas that this node's groups can't bring up to date any more."""
-        for group, node in self._groups.behind():
-            await self._tell(node, group)
+        for partition_id, node in self._partitions.behind():
+            await self._tell(node, partition_id)
 
     def sweep(self) -> None:
         """Ends sessions that fell silent, and pins that have lingered long enough."""
@@ -137,7 +139,7 @@ class TransferSource:
 
     async def _open(self, peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
-        group = GroupId.unpack(request.group)
+        partition_id = PartitionId.unpack(request.partition)
         self.sweep()
         opening = self._opening
         if len(self.serving()) + opening >= SESSIONS_MAX or (
@@ -146,25 +148,25 @@ class TransferSource:
             raise Busy("enough copies are being served")
         self._opening += 1
         try:
-            return await self._begin(peer, group)
+            return await self._begin(peer, partition_id)
         finally:
             self._opening -= 1
 
-    async def _begin(self, peer: NodeId, group: GroupId) -> bytes:
+    async def _begin(self, peer: NodeId, partition_id: PartitionId) -> bytes:
         """Who comes while this waits counts it already."""
-        if self._groups.prepare is not None:
-            await self._groups.prepare(group)
+        if self._partitions.prepare is not None:
+            await self._partitions.prepare(partition_id)
         try:
-            export, manifest = await self._look(group)
+            export, manifest = await self._look(partition_id)
         except Damaged as error:
             # Without a state that can be read nobody can copy the group, before a scrub finds that.
-            if self._groups.renew is None or not await self._groups.renew(group):
+            if self._partitions.renew is None or not await self._partitions.renew(partition_id):
                 raise
-            _log.warning("state_stored_again", group=str(group), problem=str(error))
-            export, manifest = await self._look(group)
+            _log.warning("state_stored_again", group=str(partition_id), problem=str(error))
+            export, manifest = await self._look(partition_id)
         number = self._random_u64() or 1
         self._sessions[number] = _Session(export, peer, self._now_s(), manifest.size_bytes)
-        _log.info("copy_served", group=str(group), to=peer, bytes=manifest.size_bytes)
+        _log.info("copy_served", group=str(partition_id), to=peer, bytes=manifest.size_bytes)
         return transfer_rpc.encode_manifest(number, manifest)
 
     async def _read(self, peer: NodeId, payload: bytes) -> bytes:
@@ -197,27 +199,27 @@ class TransferSource:
         self.sweep()
         await self.offer()
 
-    async def _tell(self, node: NodeId, group: GroupId) -> None:
-        payload = rpc.encode(transfer_rpc.TransferRequest(group.pack()))
+    async def _tell(self, node: NodeId, partition_id: PartitionId) -> None:
+        payload = rpc.encode(transfer_rpc.TransferRequest(partition_id.pack()))
         timeout_s = self._limits.offer_timeout_s
         try:
             await self._link.request(node, transfer_rpc.OFFER, payload, timeout_s)
         except (GoQueueError, RemoteError) as error:
-            _log.debug("copy_not_offered", group=str(group), to=node, problem=str(error))
+            _log.debug("copy_not_offered", group=str(partition_id), to=node, problem=str(error))
 
-    async def _look(self, group: GroupId) -> tuple[Export, Manifest]:
-        export = self._export(group)
+    async def _look(self, partition_id: PartitionId) -> tuple[Export, Manifest]:
+        export = self._export(partition_id)
         try:
             return export, await self._off_loop(export.open)
         except BaseException:
             self._release(export)
             raise
 
-    def _export(self, group: GroupId) -> Export:
-        committed = self._groups.committed(group)
+    def _export(self, partition_id: PartitionId) -> Export:
+        committed = self._partitions.committed(partition_id)
         if committed is None:
-            raise NotFound(f"no replica of {group} runs here")
-        return self._store.group(group).export(committed)
+            raise NotFound(f"no replica of {partition_id} runs here")
+        return self._store.partition_log(partition_id).export(committed)
 
     def _session(self, number: int, peer: NodeId) -> _Session:
         session = self._sessions.get(number)
@@ -232,25 +234,25 @@ class TransferSource:
 
     def _release(self, export: Export) -> None:
         self._workers.submit(export.close)
-        if export.group in self._store.groups():
-            self._store.group(export.group).release(export)
+        if export.partition_id in self._store.partition_ids():
+            self._store.partition_log(export.partition_id).release(export)
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
 
 
-def committed_here(raft: RaftHost, group: GroupId) -> Index | None:
+def committed_here(raft: RaftHost, partition_id: PartitionId) -> Index | None:
     """The newest entry that a running replica knows to be committed; None where none runs."""
-    found = next((replica for replica in raft.groups() if replica.id == group), None)
+    found = next((replica for replica in raft.raft_groups() if replica.id == partition_id), None)
     return None if found is None or found.failed is not None else found.commit_index
 
 
-def behind_here(raft: RaftHost) -> list[tuple[GroupId, NodeId]]:
+def behind_here(raft: RaftHost) -> list[tuple[PartitionId, NodeId]]:
     """Of the groups led here, the replicas that need entries which the log no longer has."""
     return [
-        (group.id, peer.node)
-        for group in raft.groups()
-        if group.is_leader
-        for peer in group.peers.values()
+        (raft_group.id, peer.node)
+        for raft_group in raft.raft_groups()
+        if raft_group.is_leader
+        for peer in raft_group.peers.values()
         if peer.behind and peer.connected
     ]

@@ -17,11 +17,11 @@ import structlog
 
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import NotFound
-from goqueue.wire.types import GroupId, Index, NodeId
+from goqueue.wire.types import Index, NodeId, PartitionId
 from log.copy.manifest import Manifest
 from log.copy.staging import Staging
 from log.errors import EntryDamaged, InstallRefused
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.rpc import partitions as rpc
@@ -41,11 +41,11 @@ _log = structlog.get_logger("transfer")
 class ReplicaControl(Protocol):
     """What starts and stops the replicas of a node."""
 
-    def hold(self, group: GroupId) -> bool:
+    def hold(self, partition_id: PartitionId) -> bool:
         """Stops the replica, and starts it no more until `release`; False where that can't be."""
         ...
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         """Starts the replica from what its log holds."""
         ...
 
@@ -61,7 +61,7 @@ class Transfers:
         parts: PullParts,
         replicas: ReplicaControl,
         *,
-        sources: Callable[[GroupId], Sequence[NodeId]],
+        sources: Callable[[PartitionId], Sequence[NodeId]],
         random_u64: Callable[[], int],
     ) -> None:
         self._store = store
@@ -71,13 +71,13 @@ class Transfers:
         self._replicas = replicas
         self._sources = sources
         self._random_u64 = random_u64
-        self._waiting: dict[GroupId, NodeId | None] = {}
-        self._running: set[GroupId] = set()
+        self._waiting: dict[PartitionId, NodeId | None] = {}
+        self._running: set[PartitionId] = set()
         self._tasks = TaskSet("transfer", "replica_not_copied")
-        self._progress: dict[GroupId, Progress] = {}
-        self._damaged_since_s: dict[GroupId, float] = {}
-        self._rests_until_s: dict[GroupId, float] = {}
-        self._full: set[GroupId] = set()
+        self._progress: dict[PartitionId, Progress] = {}
+        self._damaged_since_s: dict[PartitionId, float] = {}
+        self._rests_until_s: dict[PartitionId, float] = {}
+        self._full: set[PartitionId] = set()
         """Groups with no room for a copy of them, which is said once."""
         self._started_s: float | None = None
         self._watches = Periodic(
@@ -95,13 +95,13 @@ class Transfers:
         await self._watches.stop()
         await self._tasks.stop()
 
-    def want(self, group: GroupId, source: NodeId | None = None) -> None:
+    def want(self, partition_id: PartitionId, source: NodeId | None = None) -> None:
         """Have the group's log replaced by a copy, of this node's replica if it has one. Asked
         again while that is under way, nothing more happens."""
-        rests = self._parts.now_s() < self._rests_until_s.get(group, 0.0)
-        if rests or group in self._running or len(self._waiting) >= WAITING_MAX:
+        rests = self._parts.now_s() < self._rests_until_s.get(partition_id, 0.0)
+        if rests or partition_id in self._running or len(self._waiting) >= WAITING_MAX:
             return
-        self._waiting[group] = source
+        self._waiting[partition_id] = source
         self._begin()
 
     def progress(self) -> list[Progress]:
@@ -112,16 +112,16 @@ class Transfers:
         """One round: replicas damaged beyond repair by entries are copied; leftovers go."""
         now = self._parts.now_s()
         damaged = {
-            group: self._damaged_since_s.get(group, now)
-            for group in self._store.groups()
-            if self._store.group(group).damaged is not None
+            partition_id: self._damaged_since_s.get(partition_id, now)
+            for partition_id in self._store.partition_ids()
+            if self._store.partition_log(partition_id).damaged is not None
         }
         self._damaged_since_s = damaged
-        resting = {group: at for group, at in self._rests_until_s.items() if at > now}
+        resting = {partition_id: at for partition_id, at in self._rests_until_s.items() if at > now}
         self._rests_until_s = resting
-        for group, since_s in damaged.items():
+        for partition_id, since_s in damaged.items():
             if now - since_s >= self._limits.damaged_patience_s:
-                self.want(group)
+                self.want(partition_id)
         if self._started_s is not None and now - self._started_s >= self._limits.leftovers_s:
             self._started_s = None
             self._remove_leftovers()
@@ -133,55 +133,55 @@ class Transfers:
 
     async def _offered(self, peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
-        group = GroupId.unpack(request.group)
-        if group not in self._store.groups():
-            raise NotFound(f"no replica of {group} is wanted here")
-        self.want(group, peer)
+        partition_id = PartitionId.unpack(request.partition)
+        if partition_id not in self._store.partition_ids():
+            raise NotFound(f"no replica of {partition_id} is wanted here")
+        self.want(partition_id, peer)
         return b""
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < PULLS_MAX:
-            group = next(iter(self._waiting))
-            source = self._waiting.pop(group)
-            self._running.add(group)
-            task = self._tasks.begin(self._run(group, source))
-            task.add_done_callback(functools.partial(self._ended, group))
+            partition_id = next(iter(self._waiting))
+            source = self._waiting.pop(partition_id)
+            self._running.add(partition_id)
+            task = self._tasks.begin(self._run(partition_id, source))
+            task.add_done_callback(functools.partial(self._ended, partition_id))
 
-    def _ended(self, group: GroupId, _done: object) -> None:
-        self._running.discard(group)
-        self._progress.pop(group, None)
-        self._rests_until_s[group] = self._parts.now_s() + self._limits.rest_s
+    def _ended(self, partition_id: PartitionId, _done: object) -> None:
+        self._running.discard(partition_id)
+        self._progress.pop(partition_id, None)
+        self._rests_until_s[partition_id] = self._parts.now_s() + self._limits.rest_s
         self._parts.metrics.storage.transfers.set(len(self._running))
         self._begin()
 
-    async def _run(self, group: GroupId, source: NodeId | None) -> None:
+    async def _run(self, partition_id: PartitionId, source: NodeId | None) -> None:
         self._parts.metrics.storage.transfers.set(len(self._running))
         try:
-            await self._transfer(group, source)
+            await self._transfer(partition_id, source)
         except NoRoom as error:
-            if group not in self._full:
-                self._full.add(group)
-                _log.warning("replica_not_copied", group=str(group), problem=error.message)
+            if partition_id not in self._full:
+                self._full.add(partition_id)
+                _log.warning("replica_not_copied", group=str(partition_id), problem=error.message)
         except TransferFailed as error:
-            _log.warning("replica_not_copied", group=str(group), problem=str(error))
+            _log.warning("replica_not_copied", group=str(partition_id), problem=str(error))
         except InstallRefused as error:
-            _log.warning("copy_not_installed", group=str(group), problem=str(error))
-            await self._drop(group)
+            _log.warning("copy_not_installed", group=str(partition_id), problem=str(error))
+            await self._drop(partition_id)
         except Exception:  # noqa: BLE001 - the task's outermost guard
-            _log.exception("replica_not_copied", group=str(group))
+            _log.exception("replica_not_copied", group=str(partition_id))
 
-    async def _transfer(self, group: GroupId, source: NodeId | None) -> None:
-        if group not in self._store.groups():
+    async def _transfer(self, partition_id: PartitionId, source: NodeId | None) -> None:
+        if partition_id not in self._store.partition_ids():
             return  # deleted while the copy waited for others
-        log = self._store.group(group)
-        progress = Progress(group, self._parts.now_s())
-        self._progress[group] = progress
-        staging = self._store.staging(group, self._random_u64() or 1)
+        log = self._store.partition_log(partition_id)
+        progress = Progress(partition_id, self._parts.now_s())
+        self._progress[partition_id] = progress
+        staging = self._store.staging(partition_id, self._random_u64() or 1)
         pull = Pull(
-            group,
+            partition_id,
             staging,
             self._parts,
-            sources=lambda: self._ordered(group, source),
+            sources=lambda: self._ordered(partition_id, source),
             is_needed=lambda manifest: self._store.holds(log) and _lacks(log, manifest),
             progress=progress,
             others_bytes=lambda: sum(
@@ -197,27 +197,27 @@ class Transfers:
                 await self._remove(staging)
         if copied is None or not self._store.holds(log):
             return
-        self._full.discard(group)
+        self._full.discard(partition_id)
         progress.stage = "installing"
-        if not self._replicas.hold(group):
-            raise InstallRefused(f"group {group}: its replica can't be stopped")
+        if not self._replicas.hold(partition_id):
+            raise InstallRefused(f"group {partition_id}: its replica can't be stopped")
         try:
             is_installed = await self._install(log, lambda: log.install(copied.install))
         finally:
-            self._replicas.release(group)
+            self._replicas.release(partition_id)
         await pull.close(copied)
         if not is_installed:
             return
         _log.info(
             "replica_copied",
-            group=str(group),
+            group=str(partition_id),
             source=copied.source,
             bytes=progress.total_bytes,
             reused_bytes=progress.reused_bytes,
             seconds=round(self._parts.now_s() - progress.began_s, 1),
         )
 
-    async def _install(self, log: GroupLog, install: Callable[[], object]) -> bool:
+    async def _install(self, log: PartitionLog, install: Callable[[], object]) -> bool:
         """Whether it is installed: not in the log of a group that was removed before, or between
         two tries, which took what was copied along."""
         for last in (False,) * (INSTALL_TRIES - 1) + (True,):
@@ -233,32 +233,32 @@ class Transfers:
         await self._flusher.spilled()
         return True
 
-    async def _drop(self, group: GroupId) -> None:
+    async def _drop(self, partition_id: PartitionId) -> None:
         """What was copied is of no use: the log has gone its own way."""
-        if group in self._store.groups():
-            await self._remove(self._store.staging(group, 0))
+        if partition_id in self._store.partition_ids():
+            await self._remove(self._store.staging(partition_id, 0))
 
     async def _remove(self, staging: Staging) -> None:
         with suppress(OSError):  # else the next start, or copy, does
             await asyncio.get_running_loop().run_in_executor(self._parts.workers, staging.remove)
 
-    def _ordered(self, group: GroupId, first: NodeId | None) -> list[NodeId]:
+    def _ordered(self, partition_id: PartitionId, first: NodeId | None) -> list[NodeId]:
         there = self._parts.link.connected()
-        nodes = [node for node in self._sources(group) if node in there]
+        nodes = [node for node in self._sources(partition_id) if node in there]
         if first is not None and first in there and first not in nodes:
             nodes.append(first)
         return sorted(nodes, key=lambda node: node != first)
 
     def _remove_leftovers(self) -> None:
-        for group in self._store.groups():
-            if group in self._running or group in self._waiting:
+        for partition_id in self._store.partition_ids():
+            if partition_id in self._running or partition_id in self._waiting:
                 continue
             with suppress(OSError):
-                if removed := self._store.staging(group, 0).remove():
-                    _log.info("copy_given_up", group=str(group), files=removed)
+                if removed := self._store.staging(partition_id, 0).remove():
+                    _log.info("copy_given_up", group=str(partition_id), files=removed)
 
 
-def _lacks(log: GroupLog, manifest: Manifest) -> bool:
+def _lacks(log: PartitionLog, manifest: Manifest) -> bool:
     """Whether the log can't become what it should be without the copy: entries are damaged that the
     copy has, or nothing here joins the copy's beginning, so that no leader can go on from it."""
     before = Index(manifest.first_index - 1)

@@ -19,9 +19,9 @@ import msgspec
 import structlog
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound, Unavailable
-from goqueue.wire.types import GroupId, NodeId
-from log.group.log import GroupLog
-from log.group.range_hashes import Range, RangeHashes, hash_range
+from goqueue.wire.types import NodeId, PartitionId
+from log.partition.log import PartitionLog
+from log.partition.range_hashes import Range, RangeHashes, hash_range
 from log.store.directory import Store
 from node.metrics import Metrics
 from node.peers.link import PeerLink
@@ -56,7 +56,7 @@ class Comparison:
         metrics: Metrics,
         *,
         pay: Callable[[int], Awaitable[None]],
-        on_diverged: Callable[[GroupId, str], None],
+        on_diverged: Callable[[PartitionId, str], None],
     ) -> None:
         self._me = me
         self._store = store
@@ -66,9 +66,9 @@ class Comparison:
         self._metrics = metrics
         self._pay = pay
         self._on_diverged = on_diverged
-        self._known: WeakKeyDictionary[GroupLog, tuple[int, dict[Range, bytes]]]
+        self._known: WeakKeyDictionary[PartitionLog, tuple[int, dict[Range, bytes]]]
         self._known = WeakKeyDictionary()
-        self._diverged: dict[GroupId, str] = {}
+        self._diverged: dict[PartitionId, str] = {}
         self._is_stopped = False
         link.handle(HASHES, self._serve_hashes)
         link.handle(DIVERGED, self._told_diverged)
@@ -80,21 +80,23 @@ class Comparison:
     def diverged(self) -> list[str]:
         """Of which groups here replicas differ, as was found when they were led here, and nobody
         can say which are right."""
-        here = {replica.id for replica in self._raft.groups()} if self._diverged else ()
-        return [text for group, text in self._diverged.items() if group in here]
+        here = {replica.id for replica in self._raft.raft_groups()} if self._diverged else ()
+        return [text for partition_id, text in self._diverged.items() if partition_id in here]
 
-    def replica(self, group: GroupId) -> RaftGroup | None:
+    def replica(self, partition_id: PartitionId) -> RaftGroup | None:
         """The running replica of a group, if there is one."""
-        return next((replica for replica in self._raft.groups() if replica.id == group), None)
+        return next(
+            (replica for replica in self._raft.raft_groups() if replica.id == partition_id), None
+        )
 
-    async def compare(self, group: GroupId, hashes: RangeHashes) -> int:
+    async def compare(self, partition_id: PartitionId, hashes: RangeHashes) -> int:
         """Notes what was found here; where this node leads, asks the others. Ranges compared."""
         found = hashes.found
-        log = self._store.group(group)
+        log = self._store.partition_log(partition_id)
         self._known[log] = (log.disk_segments.generation, found)
-        replica = self.replica(group)
+        replica = self.replica(partition_id)
         if replica is None or not replica.is_ready_leader:
-            self._diverged.pop(group, None)
+            self._diverged.pop(partition_id, None)
             return 0
         differing: list[Range] = []
         compared = 0
@@ -106,7 +108,7 @@ class Comparison:
                 if any(other != found[range_] for other in others):
                     differing.append(range_)
         if not differing:
-            self._diverged.pop(group, None)
+            self._diverged.pop(partition_id, None)
         for range_ in differing:
             await self._judge(replica, range_)
         return compared
@@ -132,45 +134,55 @@ class Comparison:
 
     async def _judge(self, replica: RaftGroup, range_: Range) -> None:
         """Reads it again everywhere; tells those that differ from a majority, or people."""
-        group = replica.id
-        if self.replica(group) is not replica:
+        partition_id = replica.id
+        if self.replica(partition_id) is not replica:
             return
-        log = self._store.group(group)
+        log = self._store.partition_log(partition_id)
         told = await self._ask_all(replica, [range_], fresh=True)
         hashes = {node: found[0] for node, found in told.items() if found[0]}
         hashes[self._me] = await self._hash(log, range_)
-        if len({*hashes.values()} - {b""}) < 2 or self.replica(group) is not replica:
+        if len({*hashes.values()} - {b""}) < 2 or self.replica(partition_id) is not replica:
             return
         voters = {voter.node for voter in replica.voters}
         told_by = Counter(hashes[node] for node in sorted(voters & {*hashes}))
         del told_by[b""]
         most, number = next(iter(told_by.most_common(1)), (b"", 0))
-        text = f"entries {range_[0]} to {range_[1]} of {group} differ between replicas"
+        text = f"entries {range_[0]} to {range_[1]} of {partition_id} differ between replicas"
         self._metrics.storage.scrub_diverged.inc()
         if number <= len(replica.voters) // 2:
-            self._diverged[group] = f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
-            _log.error("replicas_diverged", group=str(group), range=range_, nodes=sorted(hashes))
+            self._diverged[partition_id] = (
+                f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
+            )
+            _log.error(
+                "replicas_diverged", group=str(partition_id), range=range_, nodes=sorted(hashes)
+            )
             return
         wrong = [node for node, found in hashes.items() if found not in (most, b"")]
-        _log.error("replicas_diverged", group=str(group), range=range_, wrong=wrong)
+        _log.error("replicas_diverged", group=str(partition_id), range=range_, wrong=wrong)
         if self._me in wrong:
-            self._on_diverged(group, f"entries {range_[0]} to {range_[1]} differ from the others'")
+            self._on_diverged(
+                partition_id, f"entries {range_[0]} to {range_[1]} differ from the others'"
+            )
         for node in wrong:
             if node != self._me:
-                await self._tell(node, group, range_, most)
+                await self._tell(node, partition_id, range_, most)
 
-    async def _tell(self, node: NodeId, group: GroupId, range_: Range, most: bytes) -> None:
-        request = rpc.encode(DivergedRequest(group.pack(), *range_, most))
+    async def _tell(
+        self, node: NodeId, partition_id: PartitionId, range_: Range, most: bytes
+    ) -> None:
+        request = rpc.encode(DivergedRequest(partition_id.pack(), *range_, most))
         try:
             await self._link.request(node, DIVERGED, request, ASK_TIMEOUT_S)
         except (GoQueueError, RemoteError) as error:
-            _log.warning("divergence_not_told", group=str(group), node=node, problem=str(error))
+            _log.warning(
+                "divergence_not_told", group=str(partition_id), node=node, problem=str(error)
+            )
 
     async def _serve_hashes(self, _peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, HashesRequest)
-        group = GroupId.unpack(request.group)
-        log = self._log(group)
-        replica = self.replica(group)
+        partition_id = PartitionId.unpack(request.partition)
+        log = self._log(partition_id)
+        replica = self.replica(partition_id)
         committed = 0 if replica is None else min(replica.commit_index, log.spilled_index)
         too_long = any(last - first >= RANGE_ENTRIES_MAX for first, last in request.ranges)
         if too_long or len(request.ranges) > RANGES_A_REQUEST:
@@ -186,28 +198,28 @@ class Comparison:
     async def _told_diverged(self, peer: NodeId, payload: bytes) -> bytes:
         """Believed of the leader that is followed here, and after a look of one's own."""
         request = rpc.decode_request(payload, DivergedRequest)
-        group = GroupId.unpack(request.group)
-        log, replica = self._log(group), self.replica(group)
+        partition_id = PartitionId.unpack(request.partition)
+        log, replica = self._log(partition_id), self.replica(partition_id)
         if replica is None or replica.leader != peer:
-            raise NotFound(f"{peer} does not lead {group} as seen from here")
+            raise NotFound(f"{peer} does not lead {partition_id} as seen from here")
         mine = await self._hash(log, (request.first, request.last))
-        if self.replica(group) is not replica:
-            raise NotFound(f"the replica of {group} that was looked at has gone")
+        if self.replica(partition_id) is not replica:
+            raise NotFound(f"the replica of {partition_id} that was looked at has gone")
         if mine and mine != request.hash:
             text = f"entries {request.first} to {request.last} differ from those of {peer}"
-            self._on_diverged(group, text)
+            self._on_diverged(partition_id, text)
         return b""
 
-    def _found(self, log: GroupLog) -> dict[Range, bytes]:
+    def _found(self, log: PartitionLog) -> dict[Range, bytes]:
         generation, found = self._known.get(log, (None, {}))
         return found if generation == log.disk_segments.generation else {}
 
-    def _log(self, group: GroupId) -> GroupLog:
-        if group not in self._store.groups():
-            raise NotFound(f"no replica of {group} here")
-        return self._store.group(group)
+    def _log(self, partition_id: PartitionId) -> PartitionLog:
+        if partition_id not in self._store.partition_ids():
+            raise NotFound(f"no replica of {partition_id} here")
+        return self._store.partition_log(partition_id)
 
-    async def _hash(self, log: GroupLog, range_: Range) -> bytes:
+    async def _hash(self, log: PartitionLog, range_: Range) -> bytes:
         if self._is_stopped:
             raise Unavailable("this node is stopping")
         loop = asyncio.get_running_loop()

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
-from goqueue.wire.types import GROUP_ID_BYTES, GroupId, Index, NodeId
+from goqueue.wire.types import PARTITION_ID_BYTES, Index, NodeId, PartitionId
 from log.entry import Entry, decode_frames
 from log.errors import Damaged, LogError
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.peers.link import PeerLink
@@ -48,9 +48,9 @@ class Healer:
         flusher: Flusher,
         link: PeerLink,
         *,
-        on_damaged: Callable[[GroupId], None],
-        on_healed: Callable[[GroupId], None],
-        on_hopeless: Callable[[GroupId], None],
+        on_damaged: Callable[[PartitionId], None],
+        on_healed: Callable[[PartitionId], None],
+        on_hopeless: Callable[[PartitionId], None],
     ) -> None:
         self._store = store
         self._flusher = flusher
@@ -58,13 +58,13 @@ class Healer:
         self._on_damaged = on_damaged
         self._on_healed = on_healed
         self._on_hopeless = on_hopeless
-        self._in_vain: dict[GroupId, int] = {}
+        self._in_vain: dict[PartitionId, int] = {}
         """How often entries that were put in place could not be read."""
         self._rounds = Periodic("healer", self.heal, INTERVAL_S, _log, "not_healed")
         link.handle(rpc.ENTRY, self._serve)
 
     async def start(self) -> None:
-        self._store.on_damaged = lambda _group: self._rounds.wake()
+        self._store.on_damaged = lambda _partition_id: self._rounds.wake()
         await self._rounds.start()
 
     async def stop(self) -> None:
@@ -72,24 +72,24 @@ class Healer:
 
     async def heal(self) -> None:
         """One round over all damaged logs."""
-        for group in self._store.groups():
-            log = self._store.group(group)
+        for partition_id in self._store.partition_ids():
+            log = self._store.partition_log(partition_id)
             if log.damaged is None:
                 continue
-            self._on_damaged(group)
+            self._on_damaged(partition_id)
             try:
                 is_whole = await self._heal(log)
             except (OSError, LogError):  # the others are healed all the same
-                _log.exception("group_not_healed", group=str(group))
+                _log.exception("group_not_healed", group=str(partition_id))
                 continue
             if is_whole:
-                self._in_vain.pop(group, None)
-                _log.info("entries_repaired", group=str(group))
-                self._on_healed(group)
+                self._in_vain.pop(partition_id, None)
+                _log.info("entries_repaired", group=str(partition_id))
+                self._on_healed(partition_id)
 
     # private
 
-    async def _heal(self, log: GroupLog) -> bool:
+    async def _heal(self, log: PartitionLog) -> bool:
         """Whether the whole damaged range can be read now. A log that was cut at the damage is
         not: only a leader can say what followed."""
         assert log.damaged is not None
@@ -108,7 +108,7 @@ class Healer:
             log.lift_quarantine()
         return log.damaged is None
 
-    async def _after(self, log: GroupLog, index: Index) -> Index | None:
+    async def _after(self, log: PartitionLog, index: Index) -> Index | None:
         """The index after what can be read from here at once; None where this one can't be."""
         try:
             entries = await self._flusher.keep(lambda: log.cold_entries(index))
@@ -116,7 +116,7 @@ class Healer:
             return None
         return Index(entries[-1].index + 1)
 
-    async def _mend(self, log: GroupLog, index: Index, last: Index) -> Index | None:
+    async def _mend(self, log: PartitionLog, index: Index, last: Index) -> Index | None:
         """Puts entries from here on in place; the index after them, None where nobody has them."""
         if log.identity(index) is None:
             self._on_hopeless(log.id)
@@ -142,19 +142,19 @@ class Healer:
             self._mended_in_vain(log.id)
         return following and min(following, Index(index + number))
 
-    def _mended_in_vain(self, group: GroupId) -> None:
+    def _mended_in_vain(self, partition_id: PartitionId) -> None:
         """What was written can't be read: the medium has lost that place."""
-        self._in_vain[group] = self._in_vain.get(group, 0) + 1
-        if self._in_vain[group] >= MENDS_MAX:
-            self._on_hopeless(group)  # a copy is written elsewhere
+        self._in_vain[partition_id] = self._in_vain.get(partition_id, 0) + 1
+        if self._in_vain[partition_id] >= MENDS_MAX:
+            self._on_hopeless(partition_id)  # a copy is written elsewhere
 
-    def _held(self, log: GroupLog, index: Index, last: Index) -> list[Entry]:
+    def _held(self, log: PartitionLog, index: Index, last: Index) -> list[Entry]:
         """The entries, where they are still in memory."""
         if log.is_cold(index):
             return []
         return log.entries(index, max_bytes=RUN_BYTES_MAX, max_count=last - index + 1)
 
-    async def _ask(self, log: GroupLog, index: Index, last: Index) -> Sequence[Entry]:
+    async def _ask(self, log: PartitionLog, index: Index, last: Index) -> Sequence[Entry]:
         """The very entries that were there, from any peer that has them."""
         payload = log.id.pack() + _RANGE.pack(index, last)
         disagree = False
@@ -173,22 +173,22 @@ class Healer:
 
     async def _serve(self, _peer: NodeId, payload: bytes) -> bytes:
         """Frames of entries that can be read here, from the first one wanted on."""
-        if len(payload) != GROUP_ID_BYTES + _RANGE.size:
+        if len(payload) != PARTITION_ID_BYTES + _RANGE.size:
             raise BadRequest("a peer's request names no entries")
-        group = GroupId.unpack(payload)
-        first, last = _RANGE.unpack_from(payload, GROUP_ID_BYTES)
+        partition_id = PartitionId.unpack(payload)
+        first, last = _RANGE.unpack_from(payload, PARTITION_ID_BYTES)
         count = min(last - first + 1, RUN_ENTRIES_MAX)
         try:
-            log = self._store.group(group)
+            log = self._store.partition_log(partition_id)
             if log.untrusted:
-                raise NotFound(f"group {group} is not to be believed here")
+                raise NotFound(f"group {partition_id} is not to be believed here")
             entries = log.entries(Index(first), max_bytes=RUN_BYTES_MAX, max_count=count)
         except (KeyError, LogError):
-            raise NotFound(f"no entry {first} of group {group} here") from None
+            raise NotFound(f"no entry {first} of group {partition_id} here") from None
         return b"".join([entry.frame for entry in entries])
 
 
-def _agreeing(log: GroupLog, index: Index, entries: Sequence[Entry]) -> list[Entry]:
+def _agreeing(log: PartitionLog, index: Index, entries: Sequence[Entry]) -> list[Entry]:
     """Those in a row from this index on that are what the log's term index names."""
     run: list[Entry] = []
     for expected, entry in enumerate(entries, index):

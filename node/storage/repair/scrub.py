@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import structlog
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.errors import Damaged, LogError, WalDamaged
-from log.group.log import GroupLog
-from log.group.range_hashes import RangeHashes
+from log.partition.log import PartitionLog
+from log.partition.range_hashes import RangeHashes
 from log.segments.segment import Segment
 from log.segments.verify import Findings
 from node.api.scrub import ScrubView
@@ -49,8 +49,8 @@ class Scrub:
         *,
         interval_s: float,
         throttle: Throttle,
-        renew_snapshot: Callable[[GroupId], Awaitable[bool]],
-        is_whole: Callable[[GroupId], bool],
+        renew_snapshot: Callable[[PartitionId], Awaitable[bool]],
+        is_whole: Callable[[PartitionId], bool],
         wall_ms: Callable[[], int],
     ) -> None:
         self._store = parts.store
@@ -90,7 +90,9 @@ class Scrub:
         self._round_loop.wake()
 
     def status(self) -> ScrubView:
-        groups = [self._store.group(group) for group in self._store.groups()]
+        logs = [
+            self._store.partition_log(partition_id) for partition_id in self._store.partition_ids()
+        ]
         return ScrubView(
             running=self._running or self._round_loop.woken.is_set(),
             rounds=self._rounds,
@@ -103,21 +105,23 @@ class Scrub:
             ranges_compared=self._compared,
             found=list(self._found),
             diverged=self._comparison.diverged()
-            + [f"{log.id} is to be copied anew" for log in groups if log.untrusted],
-            damaged=[str(log.id) for log in groups if log.damaged is not None],
+            + [f"{log.id} is to be copied anew" for log in logs if log.untrusted],
+            damaged=[str(log.id) for log in logs if log.damaged is not None],
         )
 
     async def round(self) -> None:
         """Reads everything once. Raises StoreFailed where something can't be put right."""
         self._running, self._started_ms = True, self._wall_ms()
         self._bytes_done = self._damaged = self._mended = self._compared = 0
-        logs = [self._store.group(group) for group in self._store.groups()]
+        logs = [
+            self._store.partition_log(partition_id) for partition_id in self._store.partition_ids()
+        ]
         self._bytes_total = sum(log.size_bytes for log in logs)
         try:
             await self._check_wal()
             for log in logs:
                 try:
-                    await self._check_group(log)
+                    await self._check_log(log)
                 except (OSError, LogError):  # the others are read all the same
                     _log.exception("group_not_scrubbed", group=str(log.id))
         finally:
@@ -153,7 +157,7 @@ class Scrub:
         finally:
             check.close()
 
-    async def _check_group(self, log: GroupLog) -> None:
+    async def _check_log(self, log: PartitionLog) -> None:
         if not self._store.holds(log):
             return
         await self._check_snapshots(log)
@@ -166,7 +170,9 @@ class Scrub:
         if log.damaged is None and self._store.holds(log):
             self._compared += await self._comparison.compare(log.id, hashes)
 
-    async def _check_segment(self, log: GroupLog, segment: Segment, hashes: RangeHashes) -> None:
+    async def _check_segment(
+        self, log: PartitionLog, segment: Segment, hashes: RangeHashes
+    ) -> None:
         segments = log.disk_segments
         generation = segments.generation
         check = segments.verification(segment, segment.last_index, hashes.add)
@@ -181,7 +187,7 @@ class Scrub:
             await self._act(log, segment, check.findings, generation)
 
     async def _act(
-        self, log: GroupLog, segment: Segment, findings: Findings, generation: int
+        self, log: PartitionLog, segment: Segment, findings: Findings, generation: int
     ) -> None:
         """Puts right what can be put right here, and names what can't."""
         segments = log.disk_segments
@@ -208,7 +214,7 @@ class Scrub:
             log.quarantine(first, last, "found by a scrub")
         self._metrics.storage.scrub_mended_files.inc(len(written))
 
-    async def _check_snapshots(self, log: GroupLog) -> None:
+    async def _check_snapshots(self, log: PartitionLog) -> None:
         for index in log.snapshots.indexes:
             try:
                 size = await self._off_loop(partial(log.snapshots.verify, log.created_lsn, index))
@@ -217,7 +223,7 @@ class Scrub:
             else:
                 await self._pay(size)
 
-    async def _renew(self, log: GroupLog, index: int, error: Exception) -> None:
+    async def _renew(self, log: PartitionLog, index: int, error: Exception) -> None:
         """A state that can't be read is stored again, from memory."""
         renewed = await self._renew_snapshot(log.id)
         self._tell(f"{error}: {'stored again' if renewed else 'an older one has to do'}")
@@ -233,9 +239,9 @@ class Scrub:
         aside = self._store.set_aside
         if not aside.exists:
             return
-        for group in await self._off_loop(aside.groups):
-            if self._is_whole(group):
-                await self._off_loop(partial(aside.remove_group, group))
-                _log.info("set_aside_removed", group=str(group))
-        if not await self._off_loop(aside.groups):
+        for partition_id in await self._off_loop(aside.partition_ids):
+            if self._is_whole(partition_id):
+                await self._off_loop(partial(aside.remove_log, partition_id))
+                _log.info("set_aside_removed", group=str(partition_id))
+        if not await self._off_loop(aside.partition_ids):
             await self._off_loop(aside.remove)

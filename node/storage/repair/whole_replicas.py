@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, PartitionId, Voter
 from node.cluster.host import ClusterHost
 from node.config.engine import StorageOptions
 from node.replicas.local import Replicas
@@ -71,54 +71,56 @@ class Repair:
         self.comparison.stop()
         self._workers.shutdown(wait=False)
 
-    def give_way(self, group: GroupId) -> None:
+    def give_way(self, partition_id: PartitionId) -> None:
         """Who is damaged does not lead, where anybody else can."""
-        replica = self.comparison.replica(group)
+        replica = self.comparison.replica(partition_id)
         if replica is not None and replica.is_leader:
             replica.transfer_leadership()
 
-    def copy(self, group: GroupId) -> None:
+    def copy(self, partition_id: PartitionId) -> None:
         """Single entries can't heal it: all of it is copied. The cluster's own group is renewed by
         a restart, where somebody else leads it, and so has all of it."""
-        if group != CLUSTER_GROUP:
-            self._transfers.want(group)
+        if partition_id != CLUSTER_GROUP:
+            self._transfers.want(partition_id)
             return
-        leader = None if self._cluster.group is None else self._cluster.group.leader
+        leader = None if self._cluster.raft_group is None else self._cluster.raft_group.leader
         if leader not in (None, self._me.node):
-            self.diverged(group, "single entries can't repair it")
+            self.diverged(partition_id, "single entries can't repair it")
 
-    def diverged(self, group: GroupId, reason: str) -> None:
+    def diverged(self, partition_id: PartitionId, reason: str) -> None:
         """What this node holds of the group is not what the others agree on: it is no longer used,
         and copied anew. The cluster's own group is, after the next start."""
-        log = self._store.group(group)
+        log = self._store.partition_log(partition_id)
         if log.untrusted:
             return
-        _log.error("replica_diverged", group=str(group), problem=reason)
+        _log.error("replica_diverged", group=str(partition_id), problem=reason)
         log.distrust(reason)
-        if group != CLUSTER_GROUP:
-            self._replicas.hold(group)
-            self.copy(group)
+        if partition_id != CLUSTER_GROUP:
+            self._replicas.hold(partition_id)
+            self.copy(partition_id)
 
-    async def renew_snapshot(self, group: GroupId) -> bool:
+    async def renew_snapshot(self, partition_id: PartitionId) -> bool:
         """Stores the state of a group that runs here anew; False where there is none."""
-        host = self._replicas.find(group)
-        replica = self._cluster.group if group == CLUSTER_GROUP else host and host.group
+        host = self._replicas.find(partition_id)
+        replica = (
+            self._cluster.raft_group if partition_id == CLUSTER_GROUP else host and host.raft_group
+        )
         work = replica.take_snapshot(again=True) if replica else None
         if work is None:
             return False
         await self._flusher.keep(work.run)
         return True
 
-    def is_whole(self, group: GroupId) -> bool:
+    def is_whole(self, partition_id: PartitionId) -> bool:
         """Whether this node holds the group beyond doubt, or has nothing to do with it any more."""
         state = self._cluster.state
         if self._cluster.not_ready() is not None:
             return False
-        holders = state.layout.holders(group)
-        if group != CLUSTER_GROUP and self._me not in holders:
+        holders = state.layout.holders(partition_id)
+        if partition_id != CLUSTER_GROUP and self._me not in holders:
             elsewhere = any(holder.node != self._me.node for holder in holders)
-            return elsewhere or state.is_deleted(group.topic)
-        if group not in self._store.groups():
+            return elsewhere or state.is_deleted(partition_id.topic)
+        if partition_id not in self._store.partition_ids():
             return False
-        log = self._store.group(group)
+        log = self._store.partition_log(partition_id)
         return log.last_index > 0 and log.damaged is None and not log.suspect

@@ -51,9 +51,9 @@ class Fleet:
                 self._storms.append(await self._start(part))
             telling = asyncio.create_task(self._tell_pace(kinds))
             try:
-                async with asyncio.TaskGroup() as group:
+                async with asyncio.TaskGroup() as tasks:
                     for part, storm in zip(parts, self._storms, strict=True):
-                        group.create_task(_relay(part, storm))
+                        tasks.create_task(_relay(part, storm))
             finally:
                 telling.cancel()
         except asyncio.CancelledError:

@@ -59,12 +59,12 @@ class SlowLine:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, onward = await asyncio.open_connection(*self._target)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as tasks:
                 for source, sink in ((reader, onward), (there, writer)):
                     line: deque[tuple[float, bytes]] = deque()
                     arrived = asyncio.Event()
-                    group.create_task(self._take(source, line, arrived))
-                    group.create_task(self._give(sink, line, arrived))
+                    tasks.create_task(self._take(source, line, arrived))
+                    tasks.create_task(self._give(sink, line, arrived))
         finally:
             onward.transport.abort()
 

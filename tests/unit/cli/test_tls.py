@@ -16,7 +16,7 @@ from cli.local.layout import DevNode
 from cli.main import app
 from goqueue import Client
 from goqueue.errors import BadRequest, ConnectionFailed, GoQueueError
-from node.http.auth.csrf_guard import Guard
+from node.http.auth.csrf_guard import CsrfGuard
 from node.http.server.app import Entrance, HttpFront
 from node.security.certificates import server_context
 from tests.certificates import LOOPBACK, Authority
@@ -41,7 +41,7 @@ class Door:
             node.broker,
             port=0,
             entrance=Entrance(
-                ssl_context=server_context(*files), guard=Guard(needs_certificate=mutual)
+                ssl_context=server_context(*files), csrf_guard=CsrfGuard(needs_certificate=mutual)
             ),
         )
         self.loop.run_until_complete(self.front.start())

@@ -31,7 +31,7 @@ from delivery.entries.ops import (
     Tick,
     encode_ops,
 )
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.entries.records import AppendBatch, encode_records, encode_trim
 from delivery.group.state import GroupState
 from delivery.state.partition import PartitionState
@@ -94,7 +94,9 @@ class Desk:
     def carry(self, offsets: Sequence[int]) -> int:
         """The index of the entry that holds these messages now."""
         batch = encode_columns([b"v"] * len(offsets))
-        self.apply(EntryKind.CARRIED, encode_carried([CarriedBatch(self.now_ms, offsets, batch)]))
+        self.apply(
+            EntryKind.CARRIED, encode_reappended([ReappendedBatch(self.now_ms, offsets, batch)])
+        )
         return self.state.applied_index
 
     def retain(self, offset: int) -> None:

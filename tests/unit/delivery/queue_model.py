@@ -79,7 +79,7 @@ class GroupModel:
         self.config = config
         self.queue = queue
         self.base = base
-        self.floor = base
+        self.committed_offset = base
         self.opened_ms = opened_ms
         self.halted = ""
         self.pending: dict[int, Pending] = {}
@@ -145,8 +145,8 @@ class GroupModel:
             elif key in self.poisoned:
                 self.poisoned.discard(key)
                 self.parked.discard(key)
-        while self.floor in self.settled:
-            self.floor += 1
+        while self.committed_offset in self.settled:
+            self.committed_offset += 1
 
     def drop(self, gone: Iterable[int], *, leased: bool) -> int:
         count = 0
@@ -362,7 +362,7 @@ class GroupModel:
         end = min(offset, self.queue.end)
         count = self.drop([o for o in self.pending if o < end], leased=True)
         self.base = max(self.base, end)
-        self.floor = max(self.floor, end)
+        self.committed_offset = max(self.committed_offset, end)
         self.follow()
         return count
 
@@ -380,7 +380,7 @@ class GroupModel:
 
     def seek(self, offset: int) -> tuple[int, int, int, int]:
         """All that the log has from there on; of what outlived the log, what was not settled."""
-        floor, coming = self.floor, self.coming()
+        committed_offset, coming = self.committed_offset, self.coming()
         start = min(offset, self.queue.end)
         first = max(start, self.queue.log_start)
         outlived = [o for o in self.pending if start <= o < first]
@@ -389,7 +389,7 @@ class GroupModel:
         self.redrives = {o: n for o, n in self.redrives.items() if o in known}
         self.redriven_ms = {o: t for o, t in self.redriven_ms.items() if o in outlived}
         self.settled = set(self.dead)
-        self.base, self.floor, self.opened_ms = start, first, self.queue.now_ms
+        self.base, self.committed_offset, self.opened_ms = start, first, self.queue.now_ms
         for found in self.queue.stored():
             if found.offset >= first or (found.offset >= start and found.hidden):
                 self.never.discard(found.offset)
@@ -401,7 +401,7 @@ class GroupModel:
             self.parked.discard(key)
         self.follow()
         after = self.coming()
-        return floor, self.floor, len(after - coming), len(coming - after)
+        return committed_offset, self.committed_offset, len(after - coming), len(coming - after)
 
     def offer(self, message: Message) -> None:
         if message.fate:
@@ -481,7 +481,7 @@ class GroupModel:
     def trim(self, below: int, kept: set[int]) -> None:
         self.drop([o for o in self.pending if o < below and o not in kept], leased=True)
         self.dead = {o: d for o, d in self.dead.items() if o >= below or o in kept}
-        self.floor = max(self.floor, below)
+        self.committed_offset = max(self.committed_offset, below)
         self.follow()
 
 
@@ -495,7 +495,7 @@ class QueueModel:
         self.log_start = 0
         self.log_start_index = 1
         self.messages: dict[int, Message] = {}
-        self.carried: dict[int, int] = {}
+        self.reappended: dict[int, int] = {}
         self.groups: dict[int, GroupModel] = {}
         self.withdrawn = [0, 0]
         """How many were cancelled, and how many have expired."""
@@ -547,7 +547,7 @@ class QueueModel:
         from_all = start <= self.log_start and config.start != "latest"
         base = 0 if from_all else start
         group = self.groups[id_] = GroupModel(config, base, self.now_ms, self)
-        group.floor = first
+        group.committed_offset = first
         for message in self.stored():
             outlived = message.offset >= base and message.late_until_ms > self.now_ms
             if message.offset >= first or outlived:
@@ -600,11 +600,11 @@ class QueueModel:
 
     def trim(self, index: int, offset: int) -> None:
         index, offset = max(index, self.log_start_index), max(self.log_start, offset)
-        needed = self.must_keep(offset) | (self.must_keep(self.end) & set(self.carried))
-        if any(self.carried.get(o, 0) < index for o in needed):
+        needed = self.must_keep(offset) | (self.must_keep(self.end) & set(self.reappended))
+        if any(self.reappended.get(o, 0) < index for o in needed):
             return
-        self.carried = {o: at for o, at in self.carried.items() if at >= index}
-        kept = set(self.carried)
+        self.reappended = {o: at for o, at in self.reappended.items() if at >= index}
+        kept = set(self.reappended)
         for group in self.groups.values():
             group.trim(offset, kept)
         self.messages = {o: m for o, m in self.messages.items() if o >= offset or o in kept}

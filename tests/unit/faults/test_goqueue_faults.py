@@ -110,7 +110,7 @@ def test_an_ack_advances_the_group() -> None:
 
     partition.ack(*partition.receive(3))
 
-    assert partition.group().floor == 3
+    assert partition.group().committed_offset == 3
     partition.pass_ms(10 * VISIBILITY_MS)
     assert partition.receive() == []
 
@@ -122,9 +122,9 @@ def test_acks_out_of_order_advance_the_group_once_the_gap_closes() -> None:
     messages = partition.receive()
 
     partition.ack(*reversed(messages[1:]))
-    assert partition.group().floor == 0
+    assert partition.group().committed_offset == 0
     partition.ack(messages[0])
-    assert partition.group().floor == 10
+    assert partition.group().committed_offset == 10
 
 
 def test_a_commit_settles_all_below_and_nothing_of_it_dies() -> None:
@@ -135,7 +135,7 @@ def test_a_commit_settles_all_below_and_nothing_of_it_dies() -> None:
 
     partition.do(ops.Committed(1, 4))
 
-    assert partition.group().floor == 4
+    assert partition.group().committed_offset == 4
     assert {one.code for one in partition.ack(*messages)} == {ops.NOT_FOUND}
     partition.pass_ms(10 * VISIBILITY_MS)
     assert not partition.group().dead
@@ -153,8 +153,8 @@ def test_a_group_receives_what_another_one_holds() -> None:
 
     assert offsets(held) == offsets(theirs) == [0, 1, 2, 3]
     partition.ack(*theirs)
-    assert partition.group("g").floor == 0
-    assert partition.group("other").floor == 4
+    assert partition.group("g").committed_offset == 0
+    assert partition.group("other").committed_offset == 4
     assert [one.code for one in partition.ack(*held)] == [ops.OK] * 4
 
 
@@ -268,12 +268,12 @@ def test_a_second_settle_changes_nothing() -> None:
     partition.publish(2)
     message, _ = partition.receive()
     partition.ack(message)
-    before = partition.group().floor, len(partition.group().leases)
+    before = partition.group().committed_offset, len(partition.group().leases)
 
     assert [one.code for one in partition.ack(message)] == [ops.NOT_FOUND]
     assert [one.code for one in partition.settle(ops.REJECT, message)] == [ops.NOT_FOUND]
 
-    assert (partition.group().floor, len(partition.group().leases)) == before
+    assert (partition.group().committed_offset, len(partition.group().leases)) == before
     assert not partition.group().dead
 
 
@@ -317,7 +317,7 @@ def test_a_dead_letter_is_not_delivered_again_and_the_group_goes_on() -> None:
     partition.settle(ops.REJECT, messages[0])
     partition.ack(*messages[1:])
 
-    assert partition.group().floor == 3
+    assert partition.group().committed_offset == 3
     partition.pass_ms(DAY_MS)
     assert partition.receive() == []
     assert list(partition.group().dead) == [0]
@@ -456,7 +456,7 @@ def test_leases_attempts_and_position_survive_a_failover(by_snapshot: bool) -> N
 
     partition.fail_over(after_ms=5000, by_snapshot=by_snapshot)
 
-    assert partition.group().floor == 1
+    assert partition.group().committed_offset == 1
     assert partition.receive() == []
     assert [one.code for one in partition.ack(second)] == [ops.OK]
     partition.pass_ms(VISIBILITY_MS - 15_001)

@@ -29,7 +29,7 @@ def test_an_expiry_redelivers_once_with_the_next_attempt_and_the_reason() -> Non
         partition.pass_ms(1)
         (message,) = partition.receive()
         assert (message.attempt, message.reason) == (attempt, "visibility timeout")
-    assert partition.group().tally.expired == 4
+    assert partition.group().counters.expired == 4
 
 
 def test_a_visibility_of_zero_leases_nothing_beyond_the_moment() -> None:
@@ -100,7 +100,7 @@ def test_an_expired_message_is_never_delivered_and_the_group_goes_on() -> None:
 
     assert offsets(messages) == [1]
     partition.ack(*messages)
-    assert partition.group().floor == 2
+    assert partition.group().committed_offset == 2
     assert partition.state.queue.state_of(0) == "expired"
 
 
@@ -145,7 +145,7 @@ def test_a_rejected_message_that_has_expired_is_not_delivered_again(config: Grou
     (settled,) = partition.settle(ops.REJECT, *held)
 
     assert settled.outcome == "expired"
-    assert (partition.group().floor, partition.group().halted) == (1, "")
+    assert (partition.group().committed_offset, partition.group().halted) == (1, "")
     partition.do(ops.Resumed(1))
     partition.do(ops.Unparked(1, b"k"))
     assert offsets(partition.receive()) == [1]
@@ -351,7 +351,7 @@ def test_delays_that_end_before_it_do_not_hide_how_long_a_message_has_waited() -
 
     config = GroupConfig()
     assert waited_ms <= config.lane_max_wait_ms + config.lane_share * (2 + 1) / 0.05 + 100
-    assert partition.group().tally.wait_ms_max[4] == waited_ms
+    assert partition.group().counters.wait_ms_max[4] == waited_ms
 
 
 def test_a_message_that_is_back_in_front_does_not_hide_how_long_others_have_waited() -> None:

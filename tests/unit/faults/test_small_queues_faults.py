@@ -44,7 +44,7 @@ def test_a_group_goes_on_behind_what_retention_took_and_counts_it() -> None:
 
     assert offsets(partition.receive()) == [6, 7, 8, 9]
     group = partition.group()
-    assert (group.floor, group.tally.fallen) == (6, 6)
+    assert (group.committed_offset, group.counters.fallen) == (6, 6)
     assert [one.code for one in partition.ack(held)] == [ops.NOT_FOUND]
 
 
@@ -187,7 +187,7 @@ def test_counts_agree_with_what_is_there_after_every_step() -> None:
         stored = partition.state.next_offset
         assert len(group.leases) == len(held)
         assert group.ready_count() == stored - acked - len(held)
-        assert group.tally.acked == acked
+        assert group.counters.acked == acked
 
 
 def test_a_peek_takes_nothing_and_a_lease_is_the_lock() -> None:

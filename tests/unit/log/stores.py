@@ -8,17 +8,17 @@ import random
 from collections.abc import Callable
 from itertools import count
 
-from goqueue.wire.types import GroupId, Index, TopicId
+from goqueue.wire.types import Index, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.files import Disk
 from log.entry import Entry, EntryKind, make_entry
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from log.store.flush import FlushJob
 
 ROOT = "/data/node"
-GROUP = GroupId(TopicId(0xABC, 1), 0)
-OTHER = GroupId(TopicId(0xABC, 1), 1)
+GROUP = PartitionId(TopicId(0xABC, 1), 0)
+OTHER = PartitionId(TopicId(0xABC, 1), 1)
 SMALL = StorageConfig(
     node="n1",
     wal_file_bytes=2048,
@@ -109,11 +109,15 @@ def open_store(
     )
 
 
-def group_of(store: Store, group: GroupId = GROUP) -> GroupLog:
-    return store.group(group) if group in store.groups() else store.create_group(group)
+def group_of(store: Store, partition_id: PartitionId = GROUP) -> PartitionLog:
+    return (
+        store.partition_log(partition_id)
+        if partition_id in store.partition_ids()
+        else store.create_log(partition_id)
+    )
 
 
-def append(log: GroupLog, count: int = 1, term: int = 1, *, size: int = 20) -> None:
+def append(log: PartitionLog, count: int = 1, term: int = 1, *, size: int = 20) -> None:
     for _ in range(count):
         log.append([entry(log.last_index + 1, term, size=size)])
 
@@ -156,7 +160,7 @@ def checkpoint(store: Store) -> bool:
     return job is not None
 
 
-def everything(log: GroupLog, bite_bytes: int = 100) -> list[Entry]:
+def everything(log: PartitionLog, bite_bytes: int = 100) -> list[Entry]:
     """Every entry, read as a consumer does, in small bites."""
     entries: list[Entry] = []
     index = log.first_index

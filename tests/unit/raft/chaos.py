@@ -23,7 +23,7 @@ class Chaos:
         seed: int,
         *,
         size: int = 3,
-        group_type: type[RaftGroup] = RaftGroup,
+        raft_group_type: type[RaftGroup] = RaftGroup,
         config: RaftConfig = ONE_ENTRY,
         keep: float = 0.3,
         relaxed: bool = False,
@@ -35,7 +35,7 @@ class Chaos:
             size,
             spares=spares,
             seed=seed,
-            group_type=group_type,
+            raft_group_type=raft_group_type,
             config=config,
             relaxed=relaxed,
         )
@@ -71,18 +71,18 @@ class Chaos:
         if self._quiet:
             return
         for node in self.cluster.running():
-            group = node.group
-            if group.is_leader:
-                known = self.leaders.setdefault(group.term, node.name)
+            raft_group = node.raft_group
+            if raft_group.is_leader:
+                known = self.leaders.setdefault(raft_group.term, node.name)
                 if known != node.name:
-                    self.wrong.append(f"{known} and {node.name} lead in term {group.term}")
-            if group.is_ready_leader:
+                    self.wrong.append(f"{known} and {node.name} lead in term {raft_group.term}")
+            if raft_group.is_ready_leader:
                 for _ in range(self.rng.randint(1, 4)):
-                    self._propose(group)
+                    self._propose(raft_group)
         self._look()
         self._at(0.03, self._client)
 
-    def _propose(self, group: RaftGroup) -> None:
+    def _propose(self, raft_group: RaftGroup) -> None:
         self._number += 1
         body = b"%d" % self._number
         answers = self.outcomes.setdefault(body, [])
@@ -91,7 +91,7 @@ class Chaos:
             answers.append((outcome, index))
 
         try:
-            group.propose(4, body, callback=answer)
+            raft_group.propose(4, body, callback=answer)
         except NotLeader:
             del self.outcomes[body]
 
@@ -134,7 +134,7 @@ class Chaos:
     def _transfer(self) -> None:
         leader = self.cluster.leader()
         if leader is not None:
-            self.cluster.group(leader).transfer_leadership()
+            self.cluster.raft_group(leader).transfer_leadership()
 
     def _kill(self, name: str, *, power: bool = True) -> None:
         self._look()
@@ -189,13 +189,13 @@ class Chaos:
                     self.wrong.append(f"{body!r} was answered NONE and is there")
         failures = [error for node in cluster.nodes.values() for error in node.failures]
         self.wrong += [f"a replica failed: {error}" for error in failures]
-        assert GROUP in cluster.nodes["a"].store.groups()
+        assert GROUP in cluster.nodes["a"].store.partition_ids()
 
 
-def is_unsafe(seed: int, group_type: type[RaftGroup], *, size: int = 3) -> bool:
+def is_unsafe(seed: int, raft_group_type: type[RaftGroup], *, size: int = 3) -> bool:
     """Whether the run of this seed violated something, or could not even finish."""
     try:
-        return bool(Chaos(seed, size=size, group_type=group_type).run())
+        return bool(Chaos(seed, size=size, raft_group_type=raft_group_type).run())
     except AssertionError:
         return True
 
@@ -208,19 +208,19 @@ class RelaxedChaos(Chaos):
     """
 
     def __init__(
-        self, seed: int, *, size: int = 3, group_type: type[RaftGroup] = RaftGroup
+        self, seed: int, *, size: int = 3, raft_group_type: type[RaftGroup] = RaftGroup
     ) -> None:
         self.dark: dict[str, float] = {}
         """Who lost power, and how often in a row it was seen without suspicion since."""
         self.power_cuts = 0
-        super().__init__(seed, size=size, group_type=group_type, keep=0.0, relaxed=True)
+        super().__init__(seed, size=size, raft_group_type=raft_group_type, keep=0.0, relaxed=True)
 
     def _look(self) -> None:
         super()._look()
         now = self.cluster.time.now()
         for name in list(self.dark):
             node = self.cluster.nodes[name]
-            if node.host is None or node.store.group(GROUP).suspect:
+            if node.host is None or node.store.partition_log(GROUP).suspect:
                 self.dark[name] = now
             elif now > self.dark[name] + 1.0:
                 del self.dark[name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Term, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Term, TopicId, Voter
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
@@ -26,7 +26,7 @@ from raft.interfaces import Environment, Log
 
 Claim = Callable[[type[RaftGroup]], None]
 
-GROUP = GroupId(TopicId(7, 1), 0)
+GROUP = PartitionId(TopicId(7, 1), 0)
 EPOCH_MS = 1_700_000_000_000
 STORAGE = StorageConfig(wal_file_bytes=1 << 16, segment_bytes=1 << 20, reserve_bytes=0)
 
@@ -138,7 +138,7 @@ class Sent:
 
     source: str
     target: str
-    group: GroupId
+    partition_id: PartitionId
     frame: bytes
 
     @property
@@ -160,11 +160,13 @@ class Net:
         self.proves_incarnations = False
         """Whether hosts learn with which data directory a link is."""
 
-    def send(self, source: str, target: str, group: GroupId, parts: Sequence[bytes]) -> bool:
+    def send(
+        self, source: str, target: str, partition_id: PartitionId, parts: Sequence[bytes]
+    ) -> bool:
         link = (min(source, target), max(source, target))
         if link not in self.links:
             return False
-        sent = Sent(source, target, group, b"".join(parts))
+        sent = Sent(source, target, partition_id, b"".join(parts))
         self.log.append(sent)
         if (source, target) in self.silent or (self.filter and not self.filter(sent)):
             return True
@@ -175,7 +177,7 @@ class Net:
         link = (min(sent.source, sent.target), max(sent.source, sent.target))
         node = self.cluster.nodes[sent.target]
         if link in self.links and self.epoch[link] == epoch and node.host is not None:
-            node.host.receive(NodeId(sent.source), sent.group, memoryview(sent.frame))
+            node.host.receive(NodeId(sent.source), sent.partition_id, memoryview(sent.frame))
 
     def connect(self, one: str, other: str) -> None:
         link = (min(one, other), max(one, other))
@@ -207,8 +209,8 @@ class NodeNet:
         self.node = node
         self.backlog = 0
 
-    def send(self, node: NodeId, group: GroupId, parts: list[bytes]) -> bool:
-        return self.net.send(self.node, node, group, parts)
+    def send(self, node: NodeId, partition_id: PartitionId, parts: list[bytes]) -> bool:
+        return self.net.send(self.node, node, partition_id, parts)
 
     def backlog_bytes(self, node: NodeId) -> int:
         return self.backlog
@@ -251,7 +253,7 @@ class ClusterNode:
             lambda: EPOCH_MS + int(cluster.time.time * 1000),
             cluster.config,
         )
-        self.host = RaftHost(environment, self.store, group_type=cluster.group_type)
+        self.host = RaftHost(environment, self.store, raft_group_type=cluster.raft_group_type)
         self.host.on_failed = lambda _group, error: self.failures.append(error)
 
     def _dirty(self) -> None:
@@ -282,9 +284,9 @@ class ClusterNode:
         self.time.call_later(self.sync_s, done)
 
     @property
-    def group(self) -> RaftGroup:
+    def raft_group(self) -> RaftGroup:
         assert self.host is not None
-        return self.host.group(GROUP)
+        return self.host.raft_group(GROUP)
 
 
 class Cluster:
@@ -298,7 +300,7 @@ class Cluster:
         spares: int = 0,
         seed: int = 1,
         config: RaftConfig | None = None,
-        group_type: type[RaftGroup] = RaftGroup,
+        raft_group_type: type[RaftGroup] = RaftGroup,
         start: bool = True,
         relaxed: bool = False,
     ) -> None:
@@ -306,7 +308,7 @@ class Cluster:
         self.time = Time()
         self.rng = random.Random(seed)
         self.config = config or RaftConfig()
-        self.group_type = group_type
+        self.raft_group_type = raft_group_type
         self.net = Net(self)
         names = [chr(ord("a") + at) for at in range(size + learners)]
         self.joined: set[str] = set()
@@ -322,7 +324,7 @@ class Cluster:
                 Voter(NodeId(name), self.nodes[name].store.incarnation) for name in self.voter_names
             ]
             for name in names:
-                self.start_group(name, bootstrap=True)
+                self.start_raft_group(name, bootstrap=True)
             self.connect_all()
         for at in range(spares):
             name = chr(ord("a") + size + learners + at)
@@ -333,15 +335,15 @@ class Cluster:
             Voter(NodeId(name), self.nodes[name].store.incarnation) for name in self.voter_names
         ]
 
-    def start_group(self, name: str, *, bootstrap: bool = False) -> RaftGroup:
+    def start_raft_group(self, name: str, *, bootstrap: bool = False) -> RaftGroup:
         node = self.nodes[name]
         node.machine = Machine()
         assert node.host is not None
         if self.relaxed:
-            exists = GROUP in node.store.groups()
-            log = node.store.group(GROUP) if exists else node.store.create_group(GROUP)
+            exists = GROUP in node.store.partition_ids()
+            log = node.store.partition_log(GROUP) if exists else node.store.create_log(GROUP)
             log.relaxed = True
-        return node.host.start_group(
+        return node.host.start_raft_group(
             GROUP,
             () if name in self.joined else self.voters,
             node.machine,
@@ -356,7 +358,7 @@ class Cluster:
         node = self.nodes[name]
         if node.host is None:
             node.open()
-        self.start_group(name)
+        self.start_raft_group(name)
         for other in self.nodes:
             if other != name:
                 self.net.connect(name, other)
@@ -374,16 +376,16 @@ class Cluster:
 
     # -- asking
 
-    def group(self, name: str) -> RaftGroup:
-        return self.nodes[name].group
+    def raft_group(self, name: str) -> RaftGroup:
+        return self.nodes[name].raft_group
 
     def running(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.host is not None]
 
     def leader(self) -> str | None:
         """The ready leader of the highest term."""
-        ready = [node for node in self.running() if node.group.is_ready_leader]
-        return max(ready, key=lambda node: node.group.term).name if ready else None
+        ready = [node for node in self.running() if node.raft_group.is_ready_leader]
+        return max(ready, key=lambda node: node.raft_group.term).name if ready else None
 
     def elect(self, within_s: float = 10.0) -> str:
         """Runs until a leader is ready."""
@@ -397,12 +399,12 @@ class Cluster:
         return [name for name in self.voter_names if name != leader]
 
     def propose(self, body: bytes, on: str | None = None) -> Index:
-        group = self.group(on or self.elect())
+        raft_group = self.raft_group(on or self.elect())
 
         def answer(outcome: Outcome, result: object, index: Index) -> None:
             self.answers.append((body, outcome, result, index))
 
-        return group.propose(EntryKind.COMMAND, body, callback=answer)
+        return raft_group.propose(EntryKind.COMMAND, body, callback=answer)
 
     def change(self, change: Change, on: str | None = None) -> Index:
         """Appends a change on the leader; `settle` lets it commit."""
@@ -410,14 +412,14 @@ class Cluster:
         def answer(outcome: Outcome, result: object, index: Index) -> None:
             self.answers.append((repr(change).encode(), outcome, result, index))
 
-        return self.group(on or self.elect()).change(change, answer)
+        return self.raft_group(on or self.elect()).change(change, answer)
 
     def voting(self, name: str) -> str:
         """The voters of the configuration in force on this node, in one word."""
-        return "".join(voter.node for voter in self.group(name).configuration.voters)
+        return "".join(voter.node for voter in self.raft_group(name).configuration.voters)
 
     def learning(self, name: str) -> str:
-        return "".join(one.node for one in self.group(name).configuration.learners)
+        return "".join(one.node for one in self.raft_group(name).configuration.learners)
 
     def outcomes(self, body: bytes) -> list[Outcome]:
         return [outcome for text, outcome, _result, _index in self.answers if text == body]
@@ -447,7 +449,7 @@ class Cluster:
 
     def restart(self, name: str) -> None:
         self.nodes[name].open()
-        self.start_group(name)
+        self.start_raft_group(name)
         for other in self.nodes:
             if other != name:
                 self.net.connect(name, other)
@@ -487,17 +489,19 @@ class Lone(Cluster):
         self,
         size: int = 3,
         *,
-        group_type: type[RaftGroup] = RaftGroup,
+        raft_group_type: type[RaftGroup] = RaftGroup,
         config: RaftConfig | None = None,
         relaxed: bool = False,
     ) -> None:
-        super().__init__(size, start=False, config=config, group_type=group_type, relaxed=relaxed)
+        super().__init__(
+            size, start=False, config=config, raft_group_type=raft_group_type, relaxed=relaxed
+        )
         self.me.open()
         self.voters = [
             Voter(NodeId(name), Incarnation(number)) for number, name in enumerate(self.nodes)
         ]
         self.voters[0] = Voter(NodeId("a"), self.me.store.incarnation)
-        self.start_group("a", bootstrap=True)
+        self.start_raft_group("a", bootstrap=True)
         self.settle(0.01)
         self.link_up()
 
@@ -507,7 +511,7 @@ class Lone(Cluster):
 
     @property
     def replica(self) -> RaftGroup:
-        return self.me.group
+        return self.me.raft_group
 
     def link_up(self) -> None:
         host = self.me.host
@@ -529,7 +533,7 @@ class Lone(Cluster):
         return [
             memoryview(sent.frame)
             for sent in self.net.log
-            if sent.group == GROUP and sent.kind == kind and to in (None, sent.target)
+            if sent.partition_id == GROUP and sent.kind == kind and to in (None, sent.target)
         ]
 
     def acked(self, to: str) -> list[int]:
@@ -544,19 +548,21 @@ class Lone(Cluster):
 
     def lead(self, votes: Sequence[str] = ("b",)) -> int:
         """Makes `a` the leader by the votes of these; its term. Its no-op is not acknowledged."""
-        group = self.replica
+        raft_group = self.replica
         for _ in range(60):
             self.settle(0.1)
-            asked = group.term + 1
+            asked = raft_group.term + 1
             for voter in votes:
-                reply = frames.vote_reply(group.term, asked, frames.PRE | frames.GRANTED)
+                reply = frames.vote_reply(raft_group.term, asked, frames.PRE | frames.GRANTED)
                 self.hear(voter, reply)
             self.settle(0.02)
             for voter in votes:
-                self.hear(voter, frames.vote_reply(group.term, group.term, frames.GRANTED))
-            if group.is_leader:
+                self.hear(
+                    voter, frames.vote_reply(raft_group.term, raft_group.term, frames.GRANTED)
+                )
+            if raft_group.is_leader:
                 self.settle(0.02)
-                return group.term
+                return raft_group.term
         raise AssertionError("a was not elected")
 
     def ack_all(self, source: str = "b") -> None:
@@ -566,7 +572,7 @@ class Lone(Cluster):
 
     @property
     def log(self) -> Log:
-        return self.me.store.group(GROUP)
+        return self.me.store.partition_log(GROUP)
 
 
 def command(index: int, term: int, body: bytes) -> Entry:
@@ -578,14 +584,14 @@ def fails_under(*mutants: type[RaftGroup]) -> Callable[[Claim], Claim]:
     """The test must hold for the real group, and must fail for each of these."""
 
     def wrap(claim: Claim) -> Claim:
-        @pytest.mark.parametrize("group_type", [RaftGroup, *mutants], ids=lambda t: t.__name__)
+        @pytest.mark.parametrize("raft_group_type", [RaftGroup, *mutants], ids=lambda t: t.__name__)
         @functools.wraps(claim)
-        def run(group_type: type[RaftGroup]) -> None:
-            if group_type is RaftGroup:
-                claim(group_type)
+        def run(raft_group_type: type[RaftGroup]) -> None:
+            if raft_group_type is RaftGroup:
+                claim(raft_group_type)
                 return
             with pytest.raises(AssertionError):
-                claim(group_type)
+                claim(raft_group_type)
 
         return run
 

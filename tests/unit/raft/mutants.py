@@ -277,7 +277,7 @@ class WipedDiskVotes(Mutant):
 
     def start(self) -> None:
         super().start()
-        self.state.log.trust()
+        self.state.log.clear_suspect()
 
     class Named(Membership):
         def _judge_vote(self) -> None:
@@ -306,8 +306,8 @@ class LearnersCount(Mutant):
     """What a learner holds counts towards a majority."""
 
     class Faulty(Membership):
-        def _seat_peers(self) -> None:
-            super()._seat_peers()
+        def _set_peers(self) -> None:
+            super()._set_peers()
             for peer in self._state.peers.values():
                 peer.voter = True
 
@@ -316,8 +316,8 @@ class RemovedLeaderCounts(Mutant):
     """A leader that removes itself counts itself for the entry that says so."""
 
     class Faulty(Membership):
-        def _seat_peers(self) -> None:
-            super()._seat_peers()
+        def _set_peers(self) -> None:
+            super()._set_peers()
             self._state.self_peer.voter = True
 
 
@@ -345,7 +345,7 @@ class JoinersTrusted(Mutant):
     """A replica that began anew votes by whatever configuration it has come to so far."""
 
     def start(self) -> None:
-        self.state.log.trust()
+        self.state.log.clear_suspect()
         super().start()
 
 
@@ -388,7 +388,7 @@ class SuspectsTrusted(Mutant):
     """A replica that a power cut may have robbed of entries votes as if it held them."""
 
     def start(self) -> None:
-        self.state.log.trust()
+        self.state.log.clear_suspect()
         super().start()
 
 

@@ -25,9 +25,14 @@ class ChangingChaos(Chaos):
     """
 
     def __init__(
-        self, seed: int, *, size: int = 3, spares: int = 2, group_type: type[RaftGroup] = RaftGroup
+        self,
+        seed: int,
+        *,
+        size: int = 3,
+        spares: int = 2,
+        raft_group_type: type[RaftGroup] = RaftGroup,
     ) -> None:
-        super().__init__(seed, size=size, group_type=group_type, spares=spares)
+        super().__init__(seed, size=size, raft_group_type=raft_group_type, spares=spares)
         self.changes = 0
         self.wipes = 0
         self._changed_in_term = 0
@@ -37,70 +42,70 @@ class ChangingChaos(Chaos):
         if self._quiet:
             return
         leader = self.cluster.leader()
-        group = None if leader is None else self.cluster.group(leader)
-        if group is not None:
-            change = self._choose(group)
+        raft_group = None if leader is None else self.cluster.raft_group(leader)
+        if raft_group is not None:
+            change = self._choose(raft_group)
             if change is not None:
                 with suppress(Busy, ChangeRefused, NotLeader):
-                    group.change(change, self._ended)
-                    self._changed_in_term = group.term
+                    raft_group.change(change, self._ended)
+                    self._changed_in_term = raft_group.term
         self._at(self.rng.uniform(0.02, 0.4), self._change)
 
     def _ended(self, outcome: Outcome, _result: object, _index: Index) -> None:
         self.changes += outcome is Outcome.APPLIED
 
-    def _choose(self, group: RaftGroup) -> Change | None:
-        known = group.configuration
+    def _choose(self, raft_group: RaftGroup) -> Change | None:
+        known = raft_group.configuration
         for member in known.members:
-            if self._is_lost(group, member.node):
+            if self._is_lost(raft_group, member.node):
                 return Remove(member.node)
         for learner in known.learners:
-            if group.caught_up(learner.node) and len(known.voters) < VOTERS_MAX:
+            if raft_group.caught_up(learner.node) and len(known.voters) < VOTERS_MAX:
                 return Promote(learner.node)
         outside = [name for name in self.cluster.nodes if known.find(NodeId(name)) is None]
         if outside and self.rng.random() < 0.6:
-            return self._joining(group, self.rng.choice(outside))
+            return self._joining(raft_group, self.rng.choice(outside))
         one = self.rng.choice(known.members)
         if one in known.voters and len(known.voters) <= VOTERS_MIN:
             return None
         if one in known.voters and len(known.voters) > VOTERS_MIN and self.rng.random() < 0.2:
-            self._lose_disk(group, one.node)
+            self._lose_disk(raft_group, one.node)
             return None
         return Remove(one.node)
 
-    def _is_newest(self, group: RaftGroup) -> bool:
+    def _is_newest(self, raft_group: RaftGroup) -> bool:
         """Whether no other leader can have changed the group since."""
-        return group.term >= self._changed_in_term and group.configuration_committed
+        return raft_group.term >= self._changed_in_term and raft_group.configuration_committed
 
-    def _is_lost(self, group: RaftGroup, name: str) -> bool:
+    def _is_lost(self, raft_group: RaftGroup, name: str) -> bool:
         """Whether the configuration names a data directory that is gone."""
         node = self.cluster.nodes[name]
-        named = group.configuration.find(NodeId(name))
+        named = raft_group.configuration.find(NodeId(name))
         return (
             node.host is not None
             and named is not None
             and (named.incarnation != node.store.incarnation)
         )
 
-    def _lose_disk(self, group: RaftGroup, name: str) -> None:
-        names = [member.node for member in group.configuration.voters]
-        if name == group.node or any(self._is_lost(group, other) for other in names):
+    def _lose_disk(self, raft_group: RaftGroup, name: str) -> None:
+        names = [member.node for member in raft_group.configuration.voters]
+        if name == raft_group.node or any(self._is_lost(raft_group, other) for other in names):
             return
-        if self._is_newest(group) and self.cluster.nodes[name].host is not None:
+        if self._is_newest(raft_group) and self.cluster.nodes[name].host is not None:
             self._look()
             self.cluster.wipe(name)
             self.cluster.join(name)
             self.wipes += 1
 
-    def _joining(self, group: RaftGroup, name: str) -> Change | None:
+    def _joining(self, raft_group: RaftGroup, name: str) -> Change | None:
         """A replica in no configuration, as its newest leader knows: it holds nothing that
         counts, and is begun anew."""
         cluster, node = self.cluster, self.cluster.nodes[name]
-        if not self._is_newest(group):
+        if not self._is_newest(raft_group):
             return None
         if node.host is not None:
             self._look()
-            node.host.retire_group(GROUP)
+            node.host.retire_raft_group(GROUP)
         elif name in cluster.joined or name in cluster.voter_names:
             return None
         return AddLearner(cluster.join(name))
@@ -112,11 +117,11 @@ class ChangingChaos(Chaos):
     def _members(self) -> list[str]:
         leader = self.cluster.leader()
         assert leader is not None
-        configuration = self.cluster.group(leader).configuration
+        configuration = self.cluster.raft_group(leader).configuration
         return [
             member.node
             for member in configuration.members
-            if not self._is_lost(self.cluster.group(leader), member.node)
+            if not self._is_lost(self.cluster.raft_group(leader), member.node)
         ]
 
 

@@ -64,7 +64,7 @@ def no_appends_from(leader: str, *targets: str) -> Callable[[Sent], bool]:
     """Entries of this node reach none of these; heartbeats and votes do."""
 
     def passes(sent: Sent) -> bool:
-        append = sent.group == GROUP and sent.kind == FrameKind.APPEND
+        append = sent.partition_id == GROUP and sent.kind == FrameKind.APPEND
         return not (append and sent.source == leader and (not targets or sent.target in targets))
 
     return passes
@@ -99,21 +99,21 @@ def test_group_grows_to_five_and_shrinks_to_three_under_proposals() -> None:
 def test_a_confirmation_changes_nothing_but_index_and_epoch_and_is_one_change_at_a_time() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
-    before = cluster.group(leader).configuration
+    before = cluster.raft_group(leader).configuration
 
-    cluster.group(leader).change(Confirm(), lambda *_: None, epoch=4)
+    cluster.raft_group(leader).change(Confirm(), lambda *_: None, epoch=4)
     with pytest.raises(ChangeUnderWay):
-        cluster.group(leader).change(Confirm(), lambda *_: None, epoch=5)
+        cluster.raft_group(leader).change(Confirm(), lambda *_: None, epoch=5)
     cluster.settle()
     for name in "abc":
-        now = cluster.group(name).configuration_before
+        now = cluster.raft_group(name).configuration_before
         assert (now.voters, now.learners, now.epoch) == (before.voters, (), 4)
         assert now.index > before.index
     cluster.kill(leader, power=True)
     cluster.restart(leader)
     cluster.settle()
 
-    assert cluster.group(leader).configuration.epoch == 4
+    assert cluster.raft_group(leader).configuration.epoch == 4
 
 
 def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> None:
@@ -121,13 +121,13 @@ def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> No
     cluster.propose(b"x")
     joiner = cluster.join("d")
     cluster.settle(3)
-    assert cluster.group("d").configuration.members == ()
-    assert cluster.group("d").term == 0
+    assert cluster.raft_group("d").configuration.members == ()
+    assert cluster.raft_group("d").term == 0
 
     cluster.change(AddLearner(joiner))
     cluster.settle()
     assert (cluster.voting("d"), cluster.learning("d")) == ("abc", "d")
-    assert cluster.group("d").is_learner
+    assert cluster.raft_group("d").is_learner
     assert cluster.bodies("d") == [b"x"]
 
     cluster.kill("d", power=True)
@@ -137,8 +137,8 @@ def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> No
 
 
 @fails_under(LearnersCount)
-def test_entry_that_only_a_learner_holds_is_not_committed(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, spares=1, group_type=group_type)
+def test_entry_that_only_a_learner_holds_is_not_committed(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, spares=1, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
@@ -163,10 +163,10 @@ def test_learner_neither_campaigns_nor_votes_for_who_does_not_name_it() -> None:
     cluster.settle(6)
 
     assert cluster.leader() is None
-    assert not cluster.group("d").is_leader
+    assert not cluster.raft_group("d").is_leader
     votes = [sent for sent in cluster.net.log if sent.kind == FrameKind.VOTE]
     assert not any(sent.source == "d" or sent.target == "d" for sent in votes)
-    assert cluster.group(leader).term == cluster.group("d").term
+    assert cluster.raft_group(leader).term == cluster.raft_group("d").term
 
 
 def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
@@ -176,20 +176,20 @@ def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
 
-    assert not cluster.group(leader).caught_up(NodeId("d"))
+    assert not cluster.raft_group(leader).caught_up(NodeId("d"))
     with pytest.raises(NotCaughtUp):
         cluster.change(Promote(NodeId("d")))
 
     cluster.net.filter = None
     cluster.settle()
-    assert cluster.group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).caught_up(NodeId("d"))
     cluster.settle(20)
     cluster.propose(b"after a long silence")
     cluster.settle(0.1)
-    assert cluster.group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).caught_up(NodeId("d"))
     cluster.change(Promote(NodeId("d")))
     cluster.settle()
-    assert not cluster.group("d").is_learner
+    assert not cluster.raft_group("d").is_learner
 
 
 def test_slow_learner_of_an_idle_group_has_caught_up_once_it_holds_everything() -> None:
@@ -203,7 +203,7 @@ def test_slow_learner_of_an_idle_group_has_caught_up_once_it_holds_everything() 
 
     cluster.settle(20)
 
-    assert cluster.group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).caught_up(NodeId("d"))
     cluster.change(Promote(NodeId("d")))
 
 
@@ -213,15 +213,15 @@ def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_starte
     cluster = Cluster(3, spares=1)
     cluster.propose(b"w")
     cluster.settle()
-    damaged = cluster.group("a").applied_index + 1
+    damaged = cluster.raft_group("a").applied_index + 1
     grow(cluster, "d")
     cluster.propose(b"x")
     cluster.settle()
     name = cluster.followers()[0]
-    told = cluster.group(cluster.elect()).configuration
-    log, host = cluster.nodes[name].store.group(GROUP), cluster.nodes[name].host
+    told = cluster.raft_group(cluster.elect()).configuration
+    log, host = cluster.nodes[name].store.partition_log(GROUP), cluster.nodes[name].host
     assert host is not None
-    host.stop_group(GROUP)
+    host.stop_raft_group(GROUP)
     read = log.entries
 
     def entries(first: Index, **bounds: int) -> Sequence[Entry]:
@@ -234,16 +234,16 @@ def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_starte
         patched.setattr(
             type(log), "entries", lambda _log, first, **bounds: entries(first, **bounds)
         )
-        cluster.start_group(name)
+        cluster.start_raft_group(name)
         assert cluster.voting(name) == "abc"
     noted: list[int] = []
-    cluster.group(name).on_voters = lambda one: noted.append(one.index)
+    cluster.raft_group(name).on_voters = lambda one: noted.append(one.index)
     cluster.settle()
 
-    assert cluster.group(name).configuration == told
+    assert cluster.raft_group(name).configuration == told
     assert cluster.voting(name) == "abcd"
     assert len(noted) == len({*noted}) == 3
-    work = cluster.group(name).take_snapshot()
+    work = cluster.raft_group(name).take_snapshot()
     assert work is not None
     work.run()
     kept = log.latest_snapshot()
@@ -255,8 +255,8 @@ def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_starte
 
 
 @fails_under(ChangesAtOnce)
-def test_second_change_waits_for_the_first_to_commit(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, spares=2, group_type=group_type)
+def test_second_change_waits_for_the_first_to_commit(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, spares=2, raft_group_type=raft_group_type)
     leader = cluster.elect()
     joiners = [cluster.join(name) for name in "de"]
     last = cluster.change(AddLearner(joiners[0]))
@@ -267,7 +267,7 @@ def test_second_change_waits_for_the_first_to_commit(group_type: type[RaftGroup]
     except ChangeUnderWay as error:
         refused = error.retriable
     assert refused
-    assert cluster.nodes[leader].store.group(GROUP).last_index == last
+    assert cluster.nodes[leader].store.partition_log(GROUP).last_index == last
 
     cluster.settle()
     cluster.change(AddLearner(joiners[1]))
@@ -290,8 +290,8 @@ def test_no_change_before_the_leaders_own_noop_has_committed() -> None:
 
 
 @fails_under(RemovalOutlivesTruncation)
-def test_change_that_nobody_else_has_is_rolled_back(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_change_that_nobody_else_has_is_rolled_back(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
     other = cluster.followers()[0]
@@ -309,7 +309,7 @@ def test_change_that_nobody_else_has_is_rolled_back(group_type: type[RaftGroup])
 
     assert {cluster.voting(name) for name in "abc"} == {"abc"}
     assert all(cluster.bodies(name) == [b"meanwhile"] for name in "abc")
-    peers = cluster.group(leader).state.other_voters
+    peers = cluster.raft_group(leader).state.other_voters
     assert {peer.node for peer in peers} == set("abc") - {leader}
 
 
@@ -328,7 +328,7 @@ def test_change_that_one_follower_has_survives_its_leader() -> None:
 
     assert cluster.leader() == holder
     assert {cluster.learning(name) for name in (holder, other, "d")} == {"d"}
-    assert cluster.group(holder).configuration_committed
+    assert cluster.raft_group(holder).configuration_committed
     cluster.change(Promote(NodeId("d")))
     cluster.settle()
     cluster.restart(leader)
@@ -337,9 +337,9 @@ def test_change_that_one_follower_has_survives_its_leader() -> None:
 
 
 @fails_under(ConfigurationAwaitsCommit)
-def test_configuration_is_in_force_before_it_commits(group_type: type[RaftGroup]) -> None:
+def test_configuration_is_in_force_before_it_commits(raft_group_type: type[RaftGroup]) -> None:
     """Four voters need three: two that do not know of the fourth must not decide alone."""
-    cluster = Cluster(3, spares=1, group_type=group_type)
+    cluster = Cluster(3, spares=1, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
@@ -352,17 +352,17 @@ def test_configuration_is_in_force_before_it_commits(group_type: type[RaftGroup]
 
 @fails_under(OnlyOwnConfigurationVotes)
 def test_learner_votes_for_a_candidate_that_knows_of_its_promotion(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     """Else one dead leader would be enough to stop four voters for ever."""
-    cluster = Cluster(3, spares=1, group_type=group_type)
+    cluster = Cluster(3, spares=1, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
     cluster.net.filter = no_appends_from(leader, "d")
     cluster.change(Promote(NodeId("d")))
     cluster.settle(0.3)
-    assert cluster.group("d").is_learner
+    assert cluster.raft_group("d").is_learner
 
     cluster.kill(leader)
     cluster.net.filter = None
@@ -374,11 +374,11 @@ def test_learner_votes_for_a_candidate_that_knows_of_its_promotion(
 
 @fails_under(LearnersStandBy)
 def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     """Else one voter that dies for good would stop the group for ever: its last entry reached the
     learner alone, so that this may vote for nobody, and the others only with it."""
-    cluster = Cluster(3, spares=1, group_type=group_type)
+    cluster = Cluster(3, spares=1, raft_group_type=raft_group_type)
     first = cluster.elect()
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
@@ -387,12 +387,15 @@ def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
     cluster.settle(0.1)
     cluster.kill(first)
     cluster.net.filter = lambda sent: sent.target == "d" or sent.kind != FrameKind.APPEND
-    cluster.time.run(5, lambda: cluster.group("d").term > 1)
-    second = next(name for name in "abc" if name != first and cluster.group(name).is_leader)
+    cluster.time.run(5, lambda: cluster.raft_group("d").term > 1)
+    second = next(name for name in "abc" if name != first and cluster.raft_group(name).is_leader)
     (third,) = set("abc") - {first, second}
     cluster.settle(0.1)
-    assert cluster.group("d").state.log.last_index > cluster.group(third).state.log.last_index
-    assert cluster.group("d").is_learner
+    assert (
+        cluster.raft_group("d").state.log.last_index
+        > cluster.raft_group(third).state.log.last_index
+    )
+    assert cluster.raft_group("d").is_learner
 
     cluster.wipe(second)
     cluster.restart(first)
@@ -413,10 +416,10 @@ def test_learner_with_the_newest_log_campaigns_where_it_is_asked_for_its_vote(
 
 @fails_under(LearnerCountsItself)
 def test_learner_that_campaigns_is_elected_by_the_voters_alone(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     """Its own log says that it has no vote, and so two of three have to vote for it."""
-    lone = Lone(3, group_type=group_type)
+    lone = Lone(3, raft_group_type=raft_group_type)
     voters = tuple(Voter(NodeId(name), Incarnation(at)) for at, name in enumerate("bcd", 1))
     me = Voter(NodeId("a"), lone.me.store.incarnation)
     body = encode_configuration(Configuration(voters, (me,)))
@@ -441,15 +444,15 @@ def test_learner_that_campaigns_is_elected_by_the_voters_alone(
 
 
 @fails_under(RemovedLeaderCounts)
-def test_leader_does_not_count_itself_for_its_own_removal(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_leader_does_not_count_itself_for_its_own_removal(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
     cluster.mute(cluster.followers()[0])
     index = cluster.change(Remove(NodeId(leader)))
     cluster.settle(0.5)
 
-    assert cluster.group(leader).commit_index < index
+    assert cluster.raft_group(leader).commit_index < index
 
 
 def test_leader_that_removes_itself_hands_over_and_never_comes_back() -> None:
@@ -463,11 +466,11 @@ def test_leader_that_removes_itself_hands_over_and_never_comes_back() -> None:
     assert cluster.time.now() - started < 0.2
 
     after = cluster.leader()
-    term = cluster.group(after or "").term
+    term = cluster.raft_group(after or "").term
     cluster.settle(10)
     assert cluster.leader() == after
-    assert cluster.group(after or "").term == term
-    assert not cluster.group(leader).is_leader
+    assert cluster.raft_group(after or "").term == term
+    assert not cluster.raft_group(leader).is_leader
     assert leader not in cluster.voting(leader)
     cluster.propose(b"y")
     cluster.settle()
@@ -475,9 +478,9 @@ def test_leader_that_removes_itself_hands_over_and_never_comes_back() -> None:
 
 
 @fails_under(RemovedGiveUp)
-def test_leader_whose_removal_only_it_holds_may_still_win(group_type: type[RaftGroup]) -> None:
+def test_leader_whose_removal_only_it_holds_may_still_win(raft_group_type: type[RaftGroup]) -> None:
     """Of two voters the one that is being removed holds the newer log: only it can go on."""
-    cluster = Cluster(2, group_type=group_type)
+    cluster = Cluster(2, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
     other = cluster.followers()[0]
@@ -501,7 +504,7 @@ def test_dead_voter_is_removed_and_no_longer_missed() -> None:
     first, second = cluster.followers()[:2]
     cluster.kill(first)
     drop(cluster, first)
-    assert cluster.group(leader).configuration_committed
+    assert cluster.raft_group(leader).configuration_committed
 
     cluster.kill(second)
     cluster.settle(3)
@@ -517,14 +520,14 @@ def test_removed_replica_that_does_not_know_it_disturbs_nobody() -> None:
     gone = cluster.followers()[0]
     cluster.isolate(gone)
     drop(cluster, gone)
-    term = cluster.group(leader).term
+    term = cluster.raft_group(leader).term
 
     for name in cluster.nodes:
         if name != gone:
             cluster.net.connect(gone, name)
     cluster.settle(20)
 
-    assert (cluster.leader(), cluster.group(leader).term) == (leader, term)
+    assert (cluster.leader(), cluster.raft_group(leader).term) == (leader, term)
     assert gone in cluster.voting(gone)
     asked = [sent for sent in cluster.net.log if sent.source == gone]
     assert any(sent.kind == FrameKind.VOTE for sent in asked)
@@ -542,13 +545,13 @@ def test_wiped_node_comes_back_as_learner_with_its_new_incarnation() -> None:
     again = cluster.join(wiped)
     assert again not in cluster.voters
     cluster.settle(3)
-    assert cluster.group(wiped).refused
+    assert cluster.raft_group(wiped).refused
 
     drop(cluster, wiped)
     cluster.change(AddLearner(again))
     cluster.settle()
-    assert cluster.group(wiped).is_learner
-    assert not cluster.group(wiped).refused
+    assert cluster.raft_group(wiped).is_learner
+    assert not cluster.raft_group(wiped).refused
     cluster.change(Promote(NodeId(wiped)))
     cluster.settle()
 
@@ -575,8 +578,8 @@ def test_node_that_begins_anew_confirms_nothing_in_its_former_place() -> None:
     cluster.propose(b"y", leader)
     cluster.settle(3)
 
-    assert cluster.group(wiped).configuration.members == ()
-    assert not cluster.group(leader).is_leader
+    assert cluster.raft_group(wiped).configuration.members == ()
+    assert not cluster.raft_group(leader).is_leader
     assert cluster.bodies(leader) == [b"x"]
 
 
@@ -614,18 +617,18 @@ def test_replica_that_starts_long_after_its_link_is_known_to_keep_up_though_all_
     cluster.connect_all()
     cluster.settle(1)
 
-    cluster.start_group(late)
+    cluster.start_raft_group(late)
     cluster.settle(1)
 
-    assert cluster.group(leader).in_step(NodeId(late))
-    assert cluster.group(leader).caught_up(NodeId(late))
+    assert cluster.raft_group(leader).in_step(NodeId(late))
+    assert cluster.raft_group(leader).caught_up(NodeId(late))
 
 
 @fails_under(JoinersTrusted)
-def test_replica_that_joins_again_forgets_no_promise(group_type: type[RaftGroup]) -> None:
+def test_replica_that_joins_again_forgets_no_promise(raft_group_type: type[RaftGroup]) -> None:
     """Two that were removed and come back hold the first configuration, and not the later ones:
     with a third that knows no later one either, they must not be a majority of it."""
-    cluster = Cluster(5, group_type=group_type, config=RaftConfig(append_entries=1))
+    cluster = Cluster(5, raft_group_type=raft_group_type, config=RaftConfig(append_entries=1))
     cluster.elect()
     cluster.settle()
     late, first, second = cluster.followers()[:3]
@@ -645,15 +648,15 @@ def test_replica_that_joins_again_forgets_no_promise(group_type: type[RaftGroup]
     for name in (first, second):
         host = cluster.nodes[name].host
         assert host is not None
-        host.retire_group(GROUP)
+        host.retire_raft_group(GROUP)
         cluster.change(AddLearner(cluster.join(name)))
         cluster.settle()
-        assert (cluster.voting(name), cluster.group(name).commit_index) == ("abcde", 1)
+        assert (cluster.voting(name), cluster.raft_group(name).commit_index) == ("abcde", 1)
     for name in set(cluster.nodes) - {late, first, second}:
         cluster.isolate(name)
     cluster.settle(10)
 
-    assert not any(cluster.group(name).is_leader for name in (late, first, second))
+    assert not any(cluster.raft_group(name).is_leader for name in (late, first, second))
 
 
 def test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_again() -> None:
@@ -663,16 +666,16 @@ def test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_agai
     gone = cluster.followers()[0]
     drop(cluster, gone)
     node = cluster.nodes[gone]
-    before = node.store.group(GROUP).hard_state
+    before = node.store.partition_log(GROUP).hard_state
     assert node.host is not None
-    node.host.retire_group(GROUP)
+    node.host.retire_raft_group(GROUP)
     cluster.settle()
 
     cluster.kill(gone, power=True)
     node.open()
-    log = node.store.group(GROUP)
+    log = node.store.partition_log(GROUP)
     assert (log.hard_state, log.last_index, log.suspect) == (before, 0, True)
-    cluster.start_group(gone, bootstrap=True)
+    cluster.start_raft_group(gone, bootstrap=True)
     cluster.settle(3)
     assert log.last_index == 0
     assert cluster.leader() == leader
@@ -692,8 +695,8 @@ def test_learner_that_is_removed_receives_nothing_more() -> None:
     cluster.settle()
 
     assert cluster.bodies("d") == []
-    assert NodeId("d") not in cluster.group(leader).peers
-    assert not any(sent.target == "d" for sent in cluster.net.log if sent.group == GROUP)
+    assert NodeId("d") not in cluster.raft_group(leader).peers
+    assert not any(sent.target == "d" for sent in cluster.net.log if sent.partition_id == GROUP)
 
 
 def test_follower_whose_log_was_replaced_by_a_copy_goes_on_where_that_ends() -> None:
@@ -701,9 +704,9 @@ def test_follower_whose_log_was_replaced_by_a_copy_goes_on_where_that_ends() -> 
     leader = cluster.elect()
     cluster.propose(b"x")
     cluster.settle()
-    group = cluster.group(leader)
-    peer = group.peers[NodeId(cluster.followers()[0])]
-    group.state.next_index[peer] = 0
+    raft_group = cluster.raft_group(leader)
+    peer = raft_group.peers[NodeId(cluster.followers()[0])]
+    raft_group.state.next_index[peer] = 0
     peer.behind = peer.probing = True
     cluster.propose(b"y")
     cluster.settle()
@@ -721,16 +724,16 @@ def test_snapshot_carries_the_configuration_that_was_applied() -> None:
     grow(cluster, "d")
     cluster.propose(b"x")
     cluster.settle()
-    expected = cluster.group(leader).configuration
-    work = cluster.group("d").take_snapshot()
+    expected = cluster.raft_group(leader).configuration
+    work = cluster.raft_group("d").take_snapshot()
     assert work is not None
     work.run()
 
-    found = cluster.nodes["d"].store.group(GROUP).latest_snapshot()
+    found = cluster.nodes["d"].store.partition_log(GROUP).latest_snapshot()
     assert found is not None
     assert unpack_snapshot(found[1])[0] == expected
     cluster.kill("d")
     cluster.restart("d")
-    assert cluster.group("d").membership._configurations == [expected]
+    assert cluster.raft_group("d").membership._configurations == [expected]
     cluster.settle()
     assert cluster.bodies("d")[-1:] == [b"restored"]

@@ -23,11 +23,13 @@ from tests.unit.raft.mutants import (
 
 
 @fails_under(NoPrevote)
-def test_node_that_was_cut_off_comes_back_without_a_new_term(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_node_that_was_cut_off_comes_back_without_a_new_term(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
-    term = cluster.group(leader).term
+    term = cluster.raft_group(leader).term
     lonely = cluster.followers()[0]
 
     cluster.mute(lonely)
@@ -36,40 +38,42 @@ def test_node_that_was_cut_off_comes_back_without_a_new_term(group_type: type[Ra
     cluster.settle(5)
 
     assert cluster.leader() == leader
-    assert cluster.group(leader).term == term == cluster.group(lonely).term
+    assert cluster.raft_group(leader).term == term == cluster.raft_group(lonely).term
 
 
 @fails_under(NoCheckQuorum)
-def test_leader_without_a_majority_steps_down_within_seconds(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_leader_without_a_majority_steps_down_within_seconds(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
 
     cluster.mute(leader)
     cluster.settle(2)
 
-    assert not cluster.group(leader).is_leader
-    assert not cluster.group(leader).has_quorum or cluster.group(leader).leader is None
+    assert not cluster.raft_group(leader).is_leader
+    assert not cluster.raft_group(leader).has_quorum or cluster.raft_group(leader).leader is None
 
 
 def test_lone_survivor_of_three_knows_that_it_has_no_quorum() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
     cluster.settle()
-    assert cluster.group(leader).has_quorum
+    assert cluster.raft_group(leader).has_quorum
 
     for name in cluster.followers():
         cluster.kill(name)
 
-    assert not cluster.group(leader).has_quorum
+    assert not cluster.raft_group(leader).has_quorum
     cluster.settle(3)
-    assert not cluster.group(leader).has_quorum
-    assert not cluster.group(leader).is_leader
+    assert not cluster.raft_group(leader).has_quorum
+    assert not cluster.raft_group(leader).is_leader
 
 
 @fails_under(VotesCountedTwice)
-def test_one_voters_answers_count_once(group_type: type[RaftGroup]) -> None:
-    lone = Lone(5, group_type=group_type)
+def test_one_voters_answers_count_once(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(5, raft_group_type=raft_group_type)
     lone.time.run(3, lambda: bool(lone.said(FrameKind.VOTE)))
     for voter in "bc":
         lone.hear(voter, frames.vote_reply(0, 1, frames.PRE | frames.GRANTED), 0.0)
@@ -84,8 +88,8 @@ def test_one_voters_answers_count_once(group_type: type[RaftGroup]) -> None:
 
 
 @fails_under(NoRegrant)
-def test_vote_is_granted_again_to_the_same_candidate_only(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_vote_is_granted_again_to_the_same_candidate_only(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     for candidate in "bcb":
         lone.hear(candidate, frames.vote(5, 9, 4, 0), 0.05)
 
@@ -109,9 +113,9 @@ def test_vote_is_refused_to_a_candidate_with_an_older_log() -> None:
 
 @fails_under(EasilyDeposed)
 def test_follower_that_hears_its_leader_votes_for_nobody_else(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = Lone(group_type=group_type)
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(3, 1, 0, 1), 0.05)
 
     lone.hear("c", frames.vote(9, 99, 9, 0), 0.05)
@@ -125,10 +129,10 @@ def test_follower_that_hears_its_leader_votes_for_nobody_else(
 
 @fails_under(LinksAreNoEvidence)
 def test_closed_link_brings_a_new_leader_in_a_fraction_of_a_second(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     for seed in range(8):
-        cluster = Cluster(3, seed=seed, group_type=group_type)
+        cluster = Cluster(3, seed=seed, raft_group_type=raft_group_type)
         leader = cluster.elect()
         cluster.settle()
 
@@ -148,9 +152,9 @@ def test_silence_is_believed_after_one_second_and_not_before() -> None:
     before = cluster.time.now()
     cluster.settle(0.75)
     others = cluster.followers()
-    assert all(cluster.group(name).leader == leader for name in others)
+    assert all(cluster.raft_group(name).leader == leader for name in others)
 
-    assert cluster.time.run(3, lambda: any(cluster.group(name).is_leader for name in others))
+    assert cluster.time.run(3, lambda: any(cluster.raft_group(name).is_leader for name in others))
     assert 0.8 <= cluster.time.now() - before <= 2.2
 
 
@@ -158,20 +162,20 @@ def test_one_follower_without_a_link_to_the_leader_deposes_nobody() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
     cluster.settle()
-    term = cluster.group(leader).term
+    term = cluster.raft_group(leader).term
 
     cluster.net.cut(leader, cluster.followers()[0])
     cluster.settle(10)
 
     assert cluster.leader() == leader
-    assert cluster.group(leader).term == term
+    assert cluster.raft_group(leader).term == term
 
 
 @fails_under(TransferToAnyone)
 def test_leadership_goes_only_to_a_voter_that_holds_the_whole_log(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = Lone(group_type=group_type)
+    lone = Lone(raft_group_type=raft_group_type)
     lone.lead()
     lone.ack_all("b")
     lone.propose(b"x", on="a")
@@ -188,17 +192,19 @@ def test_leadership_goes_only_to_a_voter_that_holds_the_whole_log(
 
 @fails_under(ProposesDuringTransfer)
 def test_transfer_moves_leadership_in_milliseconds_and_refuses_meanwhile(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    cluster = Cluster(3, group_type=group_type)
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     target = cluster.followers()[1]
     cluster.propose(b"x")
     moved: list[bool] = []
 
     before = cluster.time.now()
-    cluster.group(leader).transfer_leadership(cluster.nodes[target].group.node, moved.append)
-    assert not cluster.group(leader).is_ready_leader
+    cluster.raft_group(leader).transfer_leadership(
+        cluster.nodes[target].raft_group.node, moved.append
+    )
+    assert not cluster.raft_group(leader).is_ready_leader
     assert cluster.time.run(1, lambda: cluster.leader() == target)
 
     assert cluster.time.now() - before < 0.2
@@ -215,7 +221,9 @@ def test_transfer_that_fails_is_given_up_and_the_leader_goes_on() -> None:
     moved: list[bool] = []
 
     cluster.mute(target)
-    cluster.group(leader).transfer_leadership(cluster.nodes[target].group.node, moved.append)
+    cluster.raft_group(leader).transfer_leadership(
+        cluster.nodes[target].raft_group.node, moved.append
+    )
     cluster.settle(2)
 
     assert moved == [False]
@@ -240,8 +248,8 @@ def test_order_to_take_over_is_obeyed_only_from_the_leader_of_the_term() -> None
 
 
 @fails_under(WipedDiskVotes)
-def test_wiped_disk_is_no_voter(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_wiped_disk_is_no_voter(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     cluster.propose(b"x")
     cluster.settle()
     wiped = cluster.followers()[0]
@@ -258,7 +266,7 @@ def test_wiped_disk_is_no_voter(group_type: type[RaftGroup]) -> None:
     cluster.settle(5)
 
     assert cluster.leader() is None
-    assert cluster.group(wiped).refused
+    assert cluster.raft_group(wiped).refused
 
 
 def test_replica_without_the_creating_entry_neither_votes_nor_campaigns() -> None:
@@ -268,13 +276,13 @@ def test_replica_without_the_creating_entry_neither_votes_nor_campaigns() -> Non
     names = list(cluster.nodes)
     cluster.name_voters()
     for name in names:
-        cluster.start_group(name, bootstrap=name == "a")
+        cluster.start_raft_group(name, bootstrap=name == "a")
     cluster.connect_all()
 
     cluster.settle(6)
 
     assert cluster.leader() is None
-    assert {cluster.group(name).term for name in "bc"} == {0}
+    assert {cluster.raft_group(name).term for name in "bc"} == {0}
 
 
 def test_nobody_elects_twice_in_a_term_over_many_seeds() -> None:
@@ -282,7 +290,7 @@ def test_nobody_elects_twice_in_a_term_over_many_seeds() -> None:
         cluster = Cluster(5, seed=seed)
         leader = cluster.elect()
         cluster.settle()
-        leads = [name for name in cluster.nodes if cluster.group(name).is_leader]
+        leads = [name for name in cluster.nodes if cluster.raft_group(name).is_leader]
         assert leads == [leader]
 
 
@@ -293,9 +301,12 @@ def test_who_has_much_to_apply_lets_others_lead(seed: int) -> None:
     replaying, other = cluster.followers()
     for number in range(cluster.config.apply_entries + 50):
         cluster.propose(b"%d" % number, leader)
-    cluster.group(replaying).apply.apply_committed = lambda: False  # type: ignore[method-assign]
+    cluster.raft_group(replaying).apply.apply_committed = lambda: False  # type: ignore[method-assign]
     cluster.settle(1)
-    assert cluster.group(replaying).commit_index > cluster.group(replaying).applied_index + 256
+    assert (
+        cluster.raft_group(replaying).commit_index
+        > cluster.raft_group(replaying).applied_index + 256
+    )
 
     cluster.kill(leader)
 
@@ -303,10 +314,10 @@ def test_who_has_much_to_apply_lets_others_lead(seed: int) -> None:
 
 
 @fails_under(QuarantinedVote)
-def test_replica_with_damage_neither_votes_nor_campaigns(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_replica_with_damage_neither_votes_nor_campaigns(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"x")]), 0.2)
-    lone.me.store.group(GROUP).quarantine(2, 2, "a test")
+    lone.me.store.partition_log(GROUP).quarantine(2, 2, "a test")
 
     lone.settle(5.0)
     lone.hear("c", frames.vote(7, 9, 6, frames.PRE), 0.1)

@@ -19,7 +19,7 @@ def test_three_nodes_elect_one_leader_and_apply_the_same_entries() -> None:
     expected = [b"%d" % number for number in range(50)]
     assert [cluster.bodies(name) for name in cluster.nodes] == [expected] * 3
     assert [outcome for _b, outcome, _r, _i in cluster.answers] == [Outcome.APPLIED] * 50
-    assert {cluster.group(name).leader for name in cluster.nodes} == {leader}
+    assert {cluster.raft_group(name).leader for name in cluster.nodes} == {leader}
 
 
 def test_proposal_away_from_the_leader_is_refused_and_names_the_leader() -> None:
@@ -79,4 +79,4 @@ def test_learner_receives_entries_but_never_votes_or_counts() -> None:
     cluster.settle(5)
 
     assert cluster.outcomes(b"lonely") == [Outcome.UNKNOWN]
-    assert not cluster.group("d").is_leader
+    assert not cluster.raft_group("d").is_leader

@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from raft.group import Parts, RaftGroup
 from raft.host import RaftHost
 from tests.unit.raft import mutants
@@ -63,7 +63,7 @@ def test_every_mutant_is_in_the_table() -> None:
 
 def test_every_part_that_closes_a_hole_exists() -> None:
     kinds: list[type] = [getattr(Parts, field.name) for field in fields(Parts)]
-    classes = {kind.__name__: kind for kind in [*kinds, RaftGroup, RaftHost, GroupLog]}
+    classes = {kind.__name__: kind for kind in [*kinds, RaftGroup, RaftHost, PartitionLog]}
     for row in ROWS:
         for name in names(row[2]):
             owner, _dot, member = name.partition(".")

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, NodeId, TopicId, Voter
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId, Voter
 from log.entry import EntryKind
 from log.errors import EntryDamaged
 from raft import frames
 from raft.config import RaftConfig
 from raft.errors import ConfigurationMismatch
 from raft.frames import HEARTBEAT_GROUP, FrameKind
-from raft.host import Seat
-from raft.peer import Windows
+from raft.host import GroupHandle
+from raft.peer import FlowControl
 from tests.unit.raft.cluster import GROUP, Cluster, Lone, Machine, NodeNet
 
 TELLING_A_TERM = (
@@ -24,7 +24,7 @@ TELLING_A_TERM = (
     FrameKind.BEAT,
     FrameKind.BEAT_ANSWER,
 )
-MORE = [GroupId(TopicId(7, 100 + at), at) for at in range(63)]
+MORE = [PartitionId(TopicId(7, 100 + at), at) for at in range(63)]
 
 
 def many_groups() -> Cluster:
@@ -32,7 +32,7 @@ def many_groups() -> Cluster:
     for id in MORE:
         for node in cluster.nodes.values():
             assert node.host is not None
-            node.host.start_group(id, cluster.voters, Machine(), bootstrap=True)
+            node.host.start_raft_group(id, cluster.voters, Machine(), bootstrap=True)
     cluster.settle(5)
     return cluster
 
@@ -40,23 +40,28 @@ def many_groups() -> Cluster:
 def test_heartbeats_of_all_groups_share_one_frame_a_peer() -> None:
     cluster = many_groups()
     hosts = [node.host for node in cluster.nodes.values()]
-    assert all(any(g.is_leader for g in h.groups()) for h in hosts if h is not None)
+    assert all(any(g.is_leader for g in h.raft_groups()) for h in hosts if h is not None)
 
     sent = len(cluster.net.log)
     cluster.settle(2.0)
     quiet = cluster.net.log[sent:]
 
-    assert {s.group for s in quiet} == {HEARTBEAT_GROUP}
+    assert {s.partition_id for s in quiet} == {HEARTBEAT_GROUP}
     rounds = 2.0 / cluster.config.heartbeat_s
     assert len(quiet) <= 2 * 6 * rounds + 12
 
 
 def test_idle_groups_keep_their_leaders() -> None:
     cluster = many_groups()
-    groups = [group for node in cluster.running() if node.host for group in node.host.groups()]
-    before = [(group.term, group.leader) for group in groups]
+    raft_groups = [
+        raft_group
+        for node in cluster.running()
+        if node.host
+        for raft_group in node.host.raft_groups()
+    ]
+    before = [(raft_group.term, raft_group.leader) for raft_group in raft_groups]
     cluster.settle(30)
-    assert before == [(group.term, group.leader) for group in groups]
+    assert before == [(raft_group.term, raft_group.leader) for raft_group in raft_groups]
 
 
 def test_host_holds_one_timer_for_all_groups() -> None:
@@ -84,7 +89,7 @@ def test_hostile_frames_are_dropped_without_any_effect(seed: int) -> None:
             host.receive(NodeId("b"), GROUP, body)
         host.receive(NodeId("stranger"), GROUP, body)
         host.receive(NodeId("b"), HEARTBEAT_GROUP, bytes([kind]) + rng.randbytes(50))
-        host.receive(NodeId("b"), GroupId(TopicId(9, 9), 9), body)
+        host.receive(NodeId("b"), PartitionId(TopicId(9, 9), 9), body)
 
     assert lone.replica.failed is None
     assert (lone.replica.term, lone.log.last_index) == (term, last)
@@ -111,12 +116,12 @@ def test_append_with_a_flipped_bit_changes_nothing() -> None:
 
 
 def test_windows_of_one_peer_are_shared_by_all_groups() -> None:
-    windows = Windows(NodeNet(Cluster(1).net, "a"), 1 << 20)
+    windows = FlowControl(NodeNet(Cluster(1).net, "a"), 1 << 20)
     cluster = many_groups()
     host = cluster.nodes["a"].host
     assert host is not None
-    one, other = Seat(host, b"1", windows), Seat(host, b"2", windows)
-    one.group, other.group = host.group(GROUP), host.group(MORE[0])
+    one, other = GroupHandle(host, b"1", windows), GroupHandle(host, b"2", windows)
+    one.raft_group, other.raft_group = host.raft_group(GROUP), host.raft_group(MORE[0])
     peer = NodeId("b")
 
     assert one.reserve(peer, 5 << 20)
@@ -145,14 +150,14 @@ def test_stalled_loop_is_no_evidence_against_others() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
     cluster.settle()
-    term = cluster.group(leader).term
+    term = cluster.raft_group(leader).term
 
     for _ in range(5):
         cluster.time.pass_by(3.0)
         cluster.settle(2)
 
     assert cluster.leader() == leader
-    assert cluster.group(leader).term == term
+    assert cluster.raft_group(leader).term == term
 
 
 def test_creating_entry_is_the_same_everywhere_and_written_once() -> None:
@@ -163,12 +168,14 @@ def test_creating_entry_is_the_same_everywhere_and_written_once() -> None:
         cluster.kill(name)
     for name in cluster.nodes:
         cluster.nodes[name].open()
-        cluster.start_group(name, bootstrap=True)
+        cluster.start_raft_group(name, bootstrap=True)
 
-    entries = [node.store.group(GROUP).entries(Index(1))[0] for node in cluster.nodes.values()]
+    entries = [
+        node.store.partition_log(GROUP).entries(Index(1))[0] for node in cluster.nodes.values()
+    ]
     assert {entry.frame for entry in entries} == {entries[0].frame}
     assert entries[0].kind == EntryKind.VOTERS
-    kinds = [e.kind for e in cluster.nodes["a"].store.group(GROUP).entries(Index(1))]
+    kinds = [e.kind for e in cluster.nodes["a"].store.partition_log(GROUP).entries(Index(1))]
     assert kinds.count(EntryKind.VOTERS) == 1
 
 
@@ -180,7 +187,7 @@ def test_group_created_with_other_voters_does_not_start() -> None:
     cluster.voters = [*cluster.voters[:2], Voter(NodeId("z"), cluster.voters[0].incarnation)]
 
     with pytest.raises(ConfigurationMismatch):
-        cluster.start_group("a")
+        cluster.start_raft_group("a")
 
 
 def test_local_snapshot_shortens_what_is_applied_again() -> None:
@@ -189,11 +196,11 @@ def test_local_snapshot_shortens_what_is_applied_again() -> None:
         cluster.propose(b"%d" % number)
     cluster.settle()
     name = cluster.followers()[0]
-    work = cluster.group(name).take_snapshot()
+    work = cluster.raft_group(name).take_snapshot()
     assert work is not None
     work.run()
-    assert cluster.group(name).take_snapshot() is None
-    applied = cluster.group(name).applied_index
+    assert cluster.raft_group(name).take_snapshot() is None
+    applied = cluster.raft_group(name).applied_index
 
     cluster.kill(name, power=True)
     cluster.restart(name)
@@ -210,19 +217,19 @@ def test_a_replica_whose_state_can_not_be_read_is_damaged_and_to_be_copied() -> 
         cluster.propose(b"%d" % number)
     cluster.settle()
     name = cluster.followers()[0]
-    work = cluster.group(name).take_snapshot()
+    work = cluster.raft_group(name).take_snapshot()
     assert work is not None
     work.run()
     node = cluster.nodes[name]
-    log = node.store.group(GROUP)
+    log = node.store.partition_log(GROUP)
     log.first_index = Index(20)
     for path in node.disk.paths():
         if path.endswith(".snapshot"):
             node.disk.content(path)[-1] ^= 1
-    node.host.stop_group(GROUP)
+    node.host.stop_raft_group(GROUP)
 
     with pytest.raises(EntryDamaged, match="entries 1 to 19 are damaged: no snapshot"):
-        cluster.start_group(name)
+        cluster.start_raft_group(name)
 
     assert log.damaged == (1, 19)
 
@@ -244,9 +251,9 @@ def test_snapshot_is_due_after_so_many_entries_and_not_before_it_is_durable() ->
         cluster.propose(b"%d" % number)
     cluster.settle()
 
-    assert cluster.group(leader) in due
-    assert cluster.group(leader).applied_index == 16
-    assert cluster.group(leader).take_snapshot() is None
+    assert cluster.raft_group(leader) in due
+    assert cluster.raft_group(leader).applied_index == 16
+    assert cluster.raft_group(leader).take_snapshot() is None
 
 
 def test_stop_releases_everything_and_is_idempotent() -> None:
@@ -254,30 +261,30 @@ def test_stop_releases_everything_and_is_idempotent() -> None:
     host = cluster.nodes["a"].host
     assert host is not None
 
-    host.stop_group(GROUP)
-    host.stop_group(GROUP)
+    host.stop_raft_group(GROUP)
+    host.stop_raft_group(GROUP)
     host.stop()
     host.stop()
     cluster.settle(5)
 
-    assert host.groups() == []
+    assert host.raft_groups() == []
     with pytest.raises(KeyError):
-        host.group(GROUP)
+        host.raft_group(GROUP)
 
 
 def test_learner_that_is_added_later_receives_everything() -> None:
     cluster = Cluster(3, learners=1)
     for node in cluster.nodes.values():
         assert node.host is not None
-        node.host.stop_group(GROUP)
+        node.host.stop_raft_group(GROUP)
     cluster.learner_names = []
     for name in cluster.nodes:
-        cluster.start_group(name)
+        cluster.start_raft_group(name)
     cluster.propose(b"early")
     cluster.settle()
     assert cluster.bodies("d") == []
 
-    cluster.group(cluster.elect()).membership.add_reader(NodeId("d"))
+    cluster.raft_group(cluster.elect()).membership.add_reader(NodeId("d"))
     cluster.propose(b"late")
     cluster.settle()
 
@@ -291,11 +298,11 @@ def test_preferred_node_wins_the_first_election() -> None:
         id = MORE[0]
         for node in cluster.nodes.values():
             assert node.host is not None
-            node.host.start_group(
+            node.host.start_raft_group(
                 id, cluster.voters, Machine(), bootstrap=True, preferred=NodeId("c")
             )
         cluster.settle(3)
-        wins += cluster.nodes["c"].host.group(id).is_leader  # type: ignore[union-attr]
+        wins += cluster.nodes["c"].host.raft_group(id).is_leader  # type: ignore[union-attr]
     assert wins >= 18
 
 
@@ -303,9 +310,9 @@ def test_many_groups_with_work_share_one_slice_of_time() -> None:
     cluster = many_groups()
     host = cluster.nodes["a"].host
     assert host is not None
-    for group in host.groups():
-        group.flush = lambda: cluster.time.pass_by(0.0015)  # type: ignore[method-assign]
-        host.wake(host._seats[group.id])
+    for raft_group in host.raft_groups():
+        raft_group.flush = lambda: cluster.time.pass_by(0.0015)  # type: ignore[method-assign]
+        host.wake(host._handles[raft_group.id])
 
     turns = []
     while host._awake:
@@ -326,7 +333,7 @@ def test_node_that_always_stalls_still_replaces_a_dead_leader() -> None:
     for _ in range(60):
         cluster.time.pass_by(0.6)
         cluster.settle(0.05)
-        if any(cluster.group(name).is_leader for name in cluster.nodes if name != leader):
+        if any(cluster.raft_group(name).is_leader for name in cluster.nodes if name != leader):
             break
 
-    assert any(cluster.group(name).is_leader for name in cluster.nodes if name != leader)
+    assert any(cluster.raft_group(name).is_leader for name in cluster.nodes if name != leader)

@@ -29,8 +29,8 @@ def ten_entries() -> list[Entry]:
 
 
 @fails_under(TruncateAlways)
-def test_older_append_or_empty_one_truncates_nothing(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_older_append_or_empty_one_truncates_nothing(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1, ten_entries()), 0.05)
     lone.hear("b", append_frame(1, 11, 1, 11), 0.05)
 
@@ -66,8 +66,10 @@ def test_conflict_with_a_committed_entry_stops_the_replica() -> None:
 
 
 @fails_under(TermlessAcks)
-def test_acknowledgement_of_an_earlier_term_commits_nothing(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_acknowledgement_of_an_earlier_term_commits_nothing(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     first = lone.lead()
     lone.ack_all()
     lone.hear("c", frames.vote(first + 1, 99, first, frames.TRANSFER), 0.05)
@@ -84,8 +86,8 @@ def test_acknowledgement_of_an_earlier_term_commits_nothing(group_type: type[Raf
 
 
 @fails_under(AckBeforeSync)
-def test_follower_acknowledges_after_its_sync(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_follower_acknowledges_after_its_sync(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1), 0.05)
     lone.me.syncing = False
 
@@ -100,8 +102,8 @@ def test_follower_acknowledges_after_its_sync(group_type: type[RaftGroup]) -> No
 
 
 @fails_under(LeaderCountsUnsynced)
-def test_leader_counts_itself_only_by_its_durable_index(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_leader_counts_itself_only_by_its_durable_index(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.lead()
     lone.ack_all()
     lone.me.syncing = False
@@ -118,8 +120,8 @@ def test_leader_counts_itself_only_by_its_durable_index(group_type: type[RaftGro
 
 
 @fails_under(VoteToldUnsynced)
-def test_vote_is_told_after_it_is_durable(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_vote_is_told_after_it_is_durable(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.me.syncing = False
 
     lone.hear("b", frames.vote(5, 9, 4, 0), 0.5)
@@ -133,8 +135,10 @@ def test_vote_is_told_after_it_is_durable(group_type: type[RaftGroup]) -> None:
 
 
 @fails_under(VoteToldUnsynced)
-def test_candidate_asks_for_votes_after_its_own_is_durable(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_candidate_asks_for_votes_after_its_own_is_durable(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.me.syncing = False
     lone.time.run(3, lambda: bool(lone.said(FrameKind.VOTE)))
 
@@ -146,14 +150,14 @@ def test_candidate_asks_for_votes_after_its_own_is_durable(group_type: type[Raft
 
 
 @fails_under(VoteForgotten)
-def test_voter_remembers_its_vote_after_a_power_cut(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_voter_remembers_its_vote_after_a_power_cut(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", frames.vote(5, 9, 4, 0), 0.05)
     assert lone.granted("b", 5)
 
     lone.kill("a", power=True)
     lone.me.open()
-    lone.start_group("a")
+    lone.start_raft_group("a")
     lone.link_up()
     lone.hear("c", frames.vote(5, 9, 4, 0), 0.05)
 
@@ -162,14 +166,16 @@ def test_voter_remembers_its_vote_after_a_power_cut(group_type: type[RaftGroup])
 
 
 @fails_under(CommitIndexBelieved)
-def test_restart_believes_nothing_committed_beyond_its_log(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=RaftGroup)
+def test_restart_believes_nothing_committed_beyond_its_log(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    lone = Lone(raft_group_type=RaftGroup)
     lone.hear("b", append_frame(1, 1, 0, 1, ten_entries()), 0.05)
     lone.kill("a")
 
-    lone.group_type = group_type
+    lone.raft_group_type = raft_group_type
     lone.me.open()
-    lone.start_group("a")
+    lone.start_raft_group("a")
 
     assert lone.replica.commit_index <= lone.log.last_index
     lone.settle(0.05)
@@ -178,9 +184,9 @@ def test_restart_believes_nothing_committed_beyond_its_log(group_type: type[Raft
 
 @fails_under(OldTermCommit)
 def test_leader_commits_older_terms_only_by_an_entry_of_its_own(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = Lone(group_type=group_type)
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"old")]), 0.05)
     term = lone.lead(votes=("c",))
 
@@ -193,8 +199,8 @@ def test_leader_commits_older_terms_only_by_an_entry_of_its_own(
 
 
 @fails_under(CommitBeyondMatch)
-def test_follower_commits_only_what_it_knows_to_match(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_follower_commits_only_what_it_knows_to_match(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1, ten_entries()), 0.05)
 
     lone.hear("c", append_frame(2, 3, 1, 9), 0.05)
@@ -203,8 +209,8 @@ def test_follower_commits_only_what_it_knows_to_match(group_type: type[RaftGroup
 
 
 @fails_under(NoWindow)
-def test_silent_follower_is_sent_no_more_than_its_window(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_silent_follower_is_sent_no_more_than_its_window(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.lead()
     lone.ack_all("b")
     lone.ack_all("c")
@@ -223,8 +229,8 @@ def test_silent_follower_is_sent_no_more_than_its_window(group_type: type[RaftGr
 
 
 @fails_under(BackOffByOne)
-def test_back_off_takes_whole_terms_at_once(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_back_off_takes_whole_terms_at_once(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     entries = [command(index, 1, b"mine") for index in range(2, 400)]
     lone.hear("b", append_frame(1, 1, 0, 1, entries), 0.05)
     term = lone.lead(votes=("c",))
@@ -273,7 +279,7 @@ def test_replicas_hold_the_same_frames() -> None:
     cluster.settle()
 
     logs = [
-        [entry.frame for entry in node.store.group(GROUP).entries(Index(1))]
+        [entry.frame for entry in node.store.partition_log(GROUP).entries(Index(1))]
         for node in cluster.nodes.values()
     ]
     assert logs[0] == logs[1] == logs[2]
@@ -287,11 +293,11 @@ def test_entries_carry_what_each_voter_was_known_to_hold() -> None:
         cluster.propose(b"%d" % number)
         cluster.settle(0.1)
 
-    entries = cluster.nodes[leader].store.group(GROUP).entries(Index(3))
+    entries = cluster.nodes[leader].store.partition_log(GROUP).entries(Index(3))
     for entry in entries:
         assert entry.matches == (entry.index - 1,) * 3
-    assert list(cluster.group(leader).matches()) == sorted(cluster.nodes)
-    assert cluster.group(leader).trim_limit == entries[-1].index
+    assert list(cluster.raft_group(leader).matches()) == sorted(cluster.nodes)
+    assert cluster.raft_group(leader).trim_limit == entries[-1].index
 
 
 def test_trim_limit_waits_for_the_voter_that_lags() -> None:
@@ -299,16 +305,16 @@ def test_trim_limit_waits_for_the_voter_that_lags() -> None:
     leader = cluster.elect()
     cluster.settle()
     behind = cluster.followers()[0]
-    held = cluster.group(leader).matches()[cluster.group(behind).node]
+    held = cluster.raft_group(leader).matches()[cluster.raft_group(behind).node]
     cluster.kill(behind)
     for number in range(5):
         cluster.propose(b"%d" % number)
     cluster.settle(0.5)
 
-    assert cluster.group(leader).trim_limit == held
+    assert cluster.raft_group(leader).trim_limit == held
     cluster.restart(behind)
     cluster.settle()
-    assert cluster.group(leader).trim_limit == cluster.group(leader).commit_index
+    assert cluster.raft_group(leader).trim_limit == cluster.raft_group(leader).commit_index
 
 
 def test_follower_that_needs_trimmed_entries_is_named_and_not_fed_garbage() -> None:
@@ -320,13 +326,13 @@ def test_follower_that_needs_trimmed_entries_is_named_and_not_fed_garbage() -> N
     late = cluster.followers()[0]
     cluster.kill(late)
     cluster.nodes[late].disk = type(cluster.nodes[late].disk)()
-    log = cluster.nodes[leader].store.group(GROUP)
-    peer = cluster.group(leader).peers[NodeId(late)]
+    log = cluster.nodes[leader].store.partition_log(GROUP)
+    peer = cluster.raft_group(leader).peers[NodeId(late)]
     log.first_index = Index(5)
 
-    cluster.group(leader).state.next_index[peer] = 2
+    cluster.raft_group(leader).state.next_index[peer] = 2
     peer.connected = True
-    cluster.group(leader).replication._send_append(peer, log.last_index)
+    cluster.raft_group(leader).replication._send_append(peer, log.last_index)
 
-    assert [one.node for one in cluster.group(leader).peers.values() if one.behind] == [late]
-    assert cluster.group(leader).is_ready_leader
+    assert [one.node for one in cluster.raft_group(leader).peers.values() if one.behind] == [late]
+    assert cluster.raft_group(leader).is_ready_leader

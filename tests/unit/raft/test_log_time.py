@@ -101,7 +101,7 @@ def test_times_of_entries_never_go_back_across_leaders_with_wrong_clocks() -> No
     cluster = Cluster(3)
     for number in range(4):
         leader = cluster.elect()
-        cluster.group(leader).log_time._clock._wall_ms = lambda n=number: (
+        cluster.raft_group(leader).log_time._clock._wall_ms = lambda n=number: (
             EPOCH_MS + (n % 2) * 5_000_000
         )  # type: ignore[misc]
         cluster.propose(b"%d" % number)
@@ -111,7 +111,7 @@ def test_times_of_entries_never_go_back_across_leaders_with_wrong_clocks() -> No
         cluster.restart(leader)
         cluster.settle()
 
-    log = cluster.nodes["a"].store.group(cluster.group("a").id)
+    log = cluster.nodes["a"].store.partition_log(cluster.raft_group("a").id)
     times = [entry.time_ms for entry in log.entries(Index(1))]
     assert len(times) > 8
     assert times == sorted(times)

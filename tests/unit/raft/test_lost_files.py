@@ -63,8 +63,8 @@ def test_a_vote_that_only_the_deleted_file_knew_is_not_given_again() -> None:
     cluster.kill(leader)
     cluster.kill(other)
     cluster.settle(0.1)
-    later = Term(cluster.group(voter).term + 5)
-    cluster.nodes[voter].store.group(GROUP).save_hard_state(later, leader)
+    later = Term(cluster.raft_group(voter).term + 5)
+    cluster.nodes[voter].store.partition_log(GROUP).save_hard_state(later, leader)
     cluster.settle(0.1)
 
     # when that file is deleted
@@ -77,5 +77,5 @@ def test_a_vote_that_only_the_deleted_file_knew_is_not_given_again() -> None:
 
     # then it votes for nobody: it is none of the group's voters any more
     assert cluster.leader() is None
-    assert cluster.nodes[voter].store.groups() == [GROUP]
+    assert cluster.nodes[voter].store.partition_ids() == [GROUP]
     assert cluster.nodes[voter].store.set_aside.exists

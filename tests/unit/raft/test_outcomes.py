@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
 from log.entry import Entry
 from raft.errors import ApplyFailed, NotLeader, Outcome
 from raft.group import RaftGroup
@@ -29,9 +29,9 @@ from tests.unit.raft.mutants import (
 
 @fails_under(DiscardedMeansApplied)
 def test_proposal_whose_index_was_taken_by_another_entry_is_none(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = Lone(group_type=group_type)
+    lone = Lone(raft_group_type=raft_group_type)
     term = lone.lead()
     lone.ack_all()
     index = lone.propose(b"mine", on="a")
@@ -43,8 +43,8 @@ def test_proposal_whose_index_was_taken_by_another_entry_is_none(
 
 
 @fails_under(TruncationMeansNone)
-def test_truncated_proposal_may_still_be_applied(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_truncated_proposal_may_still_be_applied(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     term = lone.lead()
     lone.ack_all()
     index = lone.propose(b"mine", on="a")
@@ -58,8 +58,8 @@ def test_truncated_proposal_may_still_be_applied(group_type: type[RaftGroup]) ->
 
 
 @fails_under(WaitersForgotten)
-def test_leader_that_steps_down_answers_unknown(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_leader_that_steps_down_answers_unknown(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.settle()
     cluster.mute(leader)
@@ -71,16 +71,16 @@ def test_leader_that_steps_down_answers_unknown(group_type: type[RaftGroup]) -> 
 
 
 @fails_under(WaitersForgotten)
-def test_stop_answers_whoever_waits(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_stop_answers_whoever_waits(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     reads: list[bool] = []
     cluster.propose(b"x", on=leader)
-    cluster.group(leader).read_index(lambda ok, _index: reads.append(ok))
+    cluster.raft_group(leader).read_index(lambda ok, _index: reads.append(ok))
 
-    group = cluster.group(leader)
-    group.stop()
-    group.stop()
+    raft_group = cluster.raft_group(leader)
+    raft_group.stop()
+    raft_group.stop()
     cluster.settle(2)
 
     assert cluster.outcomes(b"x") == [Outcome.UNKNOWN]
@@ -93,7 +93,7 @@ def test_proposals_of_a_transferred_leader_learn_their_true_outcome() -> None:
     for number in range(10):
         cluster.propose(b"%d" % number, on=leader)
 
-    cluster.group(leader).transfer_leadership()
+    cluster.raft_group(leader).transfer_leadership()
     cluster.settle(2)
 
     assert cluster.leader() != leader
@@ -102,8 +102,8 @@ def test_proposals_of_a_transferred_leader_learn_their_true_outcome() -> None:
 
 
 @fails_under(ApplyErrorsIgnored)
-def test_exception_in_apply_stops_the_replica_loudly(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_exception_in_apply_stops_the_replica_loudly(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     leader = cluster.elect()
     cluster.nodes[leader].machine.poison = b"boom"
 
@@ -111,7 +111,7 @@ def test_exception_in_apply_stops_the_replica_loudly(group_type: type[RaftGroup]
     cluster.propose(b"next", on=leader)
     cluster.settle(2)
 
-    failed = cluster.group(leader).failed
+    failed = cluster.raft_group(leader).failed
     assert isinstance(failed, ApplyFailed)
     assert cluster.nodes[leader].failures == [failed]
     assert cluster.outcomes(b"boom") == cluster.outcomes(b"next") == [Outcome.UNKNOWN]
@@ -126,8 +126,8 @@ def test_exception_in_apply_stops_the_replica_loudly(group_type: type[RaftGroup]
 
 
 @fails_under(ApplyNeverYields)
-def test_apply_yields_after_its_slice(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_apply_yields_after_its_slice(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.me.machine.on_apply = lambda: lone.time.pass_by(0.0005)
     entries = [command(index, 1, b"x") for index in range(2, 102)]
     host = lone.me.host
@@ -176,7 +176,7 @@ def test_failing_store_stops_the_leader_and_reports() -> None:
     with pytest.raises(GoQueueError):
         cluster.propose(b"x", on=leader)
 
-    assert cluster.group(leader).failed is not None
+    assert cluster.raft_group(leader).failed is not None
     assert cluster.elect() != leader
 
 
@@ -187,13 +187,13 @@ def test_callback_that_raises_does_not_stop_the_group() -> None:
     def bad(*_args: object) -> None:
         raise RuntimeError("a bug above")
 
-    cluster.group(leader).propose(4, b"x", callback=bad)
-    cluster.group(leader).read_index(bad)
+    cluster.raft_group(leader).propose(4, b"x", callback=bad)
+    cluster.raft_group(leader).read_index(bad)
     cluster.propose(b"y", on=leader)
     cluster.settle()
 
     assert cluster.outcomes(b"y") == [Outcome.APPLIED]
-    assert cluster.group(leader).failed is None
+    assert cluster.raft_group(leader).failed is None
 
 
 def test_state_machine_hears_of_every_change_of_leadership() -> None:
@@ -208,7 +208,7 @@ def test_state_machine_hears_of_every_change_of_leadership() -> None:
 
     assert ("follower", leader) in cluster.nodes[follower].machine.events
     terms = [e for e in cluster.nodes[second].machine.events if e[0] == "leader"]
-    assert terms == [("leader", cluster.group(second).term)]
+    assert terms == [("leader", cluster.raft_group(second).term)]
     third = next(n for n in cluster.nodes if n not in (leader, second))
     assert cluster.nodes[third].machine.events[-1] == ("follower", second)
 
@@ -216,25 +216,25 @@ def test_state_machine_hears_of_every_change_of_leadership() -> None:
 def test_unexpected_error_stops_one_replica_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
-    other = GroupId(TopicId(7, 2), 0)
+    other = PartitionId(TopicId(7, 2), 0)
     machines = [Machine() for _ in cluster.nodes]
     for node, machine in zip(cluster.nodes.values(), machines, strict=True):
         assert node.host is not None
-        node.host.start_group(other, cluster.voters, machine, bootstrap=True)
+        node.host.start_raft_group(other, cluster.voters, machine, bootstrap=True)
     cluster.settle(2)
     error = RuntimeError("a bug")
 
     def broken() -> None:
         raise error
 
-    monkeypatch.setattr(cluster.group(leader).replication, "advance_commit", broken)
+    monkeypatch.setattr(cluster.raft_group(leader).replication, "advance_commit", broken)
     cluster.propose(b"x", on=leader)
     cluster.settle(3)
 
-    assert cluster.group(leader).failed is error
+    assert cluster.raft_group(leader).failed is error
     assert cluster.outcomes(b"x") == [Outcome.UNKNOWN]
     host = cluster.nodes[leader].host
     assert host is not None
-    assert host.group(other).failed is None
-    assert host.group(other).has_quorum
+    assert host.raft_group(other).failed is None
+    assert host.raft_group(other).has_quorum
     assert cluster.elect() != leader

@@ -18,17 +18,17 @@ def test_append_of_an_earlier_term_does_not_send_its_sender_back_to_the_first_en
     cluster.settle()
     follower = cluster.followers()[0]
     node = cluster.nodes[follower]
-    group = cluster.group(leader)
+    raft_group = cluster.raft_group(leader)
     cluster.net.log.clear()
 
-    late = append_frame(group.term - 1, group.applied_index + 3, group.term - 1, 1)
+    late = append_frame(raft_group.term - 1, raft_group.applied_index + 3, raft_group.term - 1, 1)
     assert node.host is not None
     node.host.receive(NodeId(leader), GROUP, late)
     cluster.settle()
 
     told = [sent for sent in cluster.net.log if sent.target == leader and sent.source == follower]
     answers = [sent.frame for sent in told if sent.kind == FrameKind.ACK]
-    assert frames.parse_ack(memoryview(answers[0]))[:3] == (frames.REJECTED, group.term, 0)
+    assert frames.parse_ack(memoryview(answers[0]))[:3] == (frames.REJECTED, raft_group.term, 0)
     appends = [sent for sent in cluster.net.log if sent.kind == FrameKind.APPEND]
     assert [frames.parse_append(memoryview(sent.frame))[1] for sent in appends] == []
-    assert not group.peers[NodeId(follower)].probing
+    assert not raft_group.peers[NodeId(follower)].probing

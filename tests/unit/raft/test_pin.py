@@ -149,7 +149,7 @@ def test_only_one_module_knows_pysyncobj() -> None:
     ],
 )
 def test_door_to_pickle_membership_or_dumps_is_closed(door: str) -> None:
-    server = Cluster(3).group("a").server
+    server = Cluster(3).raft_group("a").server
     before = {**vars(server), **vars(server.state)}
 
     with pytest.raises(Refused):
@@ -161,7 +161,7 @@ def test_door_to_pickle_membership_or_dumps_is_closed(door: str) -> None:
 def test_journal_can_neither_be_cleared_nor_cut_behind_our_back() -> None:
     cluster = Cluster(3)
     cluster.elect()
-    journal = cluster.group("a").server._SyncObj__raftLog
+    journal = cluster.raft_group("a").server._SyncObj__raftLog
 
     for call in (
         journal.clear,
@@ -172,7 +172,10 @@ def test_journal_can_neither_be_cleared_nor_cut_behind_our_back() -> None:
     ):
         with pytest.raises(Refused):
             call()
-    assert len(journal) == cluster.nodes["a"].store.group(cluster.group("a").id).last_index
+    assert (
+        len(journal)
+        == cluster.nodes["a"].store.partition_log(cluster.raft_group("a").id).last_index
+    )
 
 
 def test_group_opens_no_file_thread_or_socket() -> None:

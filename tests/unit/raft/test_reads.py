@@ -16,9 +16,9 @@ from tests.unit.raft.mutants import (
 )
 
 
-def ask(group: RaftGroup) -> list[tuple[bool, Index]]:
+def ask(raft_group: RaftGroup) -> list[tuple[bool, Index]]:
     answers: list[tuple[bool, Index]] = []
-    group.read_index(lambda ok, index: answers.append((ok, index)))
+    raft_group.read_index(lambda ok, index: answers.append((ok, index)))
     return answers
 
 
@@ -28,7 +28,7 @@ def test_read_index_covers_everything_acknowledged_before() -> None:
     cluster.settle()
     leader = cluster.elect()
 
-    answers = ask(cluster.group(leader))
+    answers = ask(cluster.raft_group(leader))
     cluster.settle(0.1)
 
     assert len(answers) == 1
@@ -42,7 +42,7 @@ def test_reads_of_one_turn_share_one_round() -> None:
     cluster.settle()
     sent = len(cluster.net.log)
 
-    answers = [ask(cluster.group(leader)) for _ in range(100)]
+    answers = [ask(cluster.raft_group(leader)) for _ in range(100)]
     cluster.settle(0.05)
 
     assert all(answer[0][0] for answer in answers)
@@ -51,21 +51,21 @@ def test_reads_of_one_turn_share_one_round() -> None:
 
 
 @fails_under(ReadsUnconfirmed)
-def test_leader_that_was_replaced_gives_no_read_index(group_type: type[RaftGroup]) -> None:
-    cluster = Cluster(3, group_type=group_type)
+def test_leader_that_was_replaced_gives_no_read_index(raft_group_type: type[RaftGroup]) -> None:
+    cluster = Cluster(3, raft_group_type=raft_group_type)
     old = cluster.elect()
     cluster.settle()
     cluster.mute(old)
 
-    answers = ask(cluster.group(old))
+    answers = ask(cluster.raft_group(old))
     cluster.settle(5)
 
     assert answers == [(False, 0)]
 
 
 @fails_under(ReadyBeforeNoop)
-def test_new_leader_answers_reads_only_after_its_own_noop(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_new_leader_answers_reads_only_after_its_own_noop(raft_group_type: type[RaftGroup]) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"committed elsewhere")]), 0.05)
     lone.lead(votes=("c",))
 
@@ -78,10 +78,10 @@ def test_new_leader_answers_reads_only_after_its_own_noop(group_type: type[RaftG
 
 @fails_under(ReadsAwaitNoApply)
 def test_read_index_is_told_once_all_that_it_covers_has_applied(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     config = RaftConfig(apply_slice_s=0.001)
-    lone = Lone(group_type=group_type, config=config)
+    lone = Lone(raft_group_type=raft_group_type, config=config)
     lone.lead()
     lone.ack_all()
     lone.me.machine.on_apply = lambda: lone.time.pass_by(0.01)
@@ -103,8 +103,10 @@ def test_read_index_is_told_once_all_that_it_covers_has_applied(
 
 
 @fails_under(AnyRoundConfirms)
-def test_answer_to_an_earlier_round_confirms_no_later_read(group_type: type[RaftGroup]) -> None:
-    lone = Lone(group_type=group_type)
+def test_answer_to_an_earlier_round_confirms_no_later_read(
+    raft_group_type: type[RaftGroup],
+) -> None:
+    lone = Lone(raft_group_type=raft_group_type)
     term = lone.lead()
     lone.ack_all()
     early = ask(lone.replica)
@@ -123,12 +125,12 @@ def test_answer_to_an_earlier_round_confirms_no_later_read(group_type: type[Raft
 def test_followers_give_no_read_index() -> None:
     cluster = Cluster(3)
     cluster.elect()
-    assert ask(cluster.group(cluster.followers()[0])) == [(False, 0)]
+    assert ask(cluster.raft_group(cluster.followers()[0])) == [(False, 0)]
 
 
 def test_single_voter_answers_without_asking_anybody() -> None:
     cluster = Cluster(1)
     cluster.elect()
-    answers = ask(cluster.group("a"))
+    answers = ask(cluster.raft_group("a"))
     cluster.settle(0.01)
-    assert answers == [(True, cluster.group("a").commit_index)]
+    assert answers == [(True, cluster.raft_group("a").commit_index)]

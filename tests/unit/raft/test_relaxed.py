@@ -26,9 +26,9 @@ from tests.unit.raft.cluster import (
 from tests.unit.raft.mutants import AnyAppendIsEnough, SuspectsSuffice, SuspectsTrusted
 
 
-def relaxed_cluster(size: int = 3, group_type: type[RaftGroup] = RaftGroup) -> Cluster:
+def relaxed_cluster(size: int = 3, raft_group_type: type[RaftGroup] = RaftGroup) -> Cluster:
     """A group of a relaxed topic with a leader, and everything so far synced."""
-    cluster = Cluster(size, relaxed=True, group_type=group_type)
+    cluster = Cluster(size, relaxed=True, raft_group_type=raft_group_type)
     cluster.elect()
     cluster.settle(1.0)
     return cluster
@@ -47,12 +47,12 @@ def acked_by_two(cluster: Cluster) -> tuple[str, str, str]:
 
 
 def is_suspect(cluster: Cluster, name: str) -> bool:
-    return cluster.nodes[name].store.group(GROUP).suspect
+    return cluster.nodes[name].store.partition_log(GROUP).suspect
 
 
 @fails_under(SuspectsTrusted, SuspectsSuffice)
-def test_acked_entry_survives_one_power_loss_and_one_kill(group_type: type[RaftGroup]) -> None:
-    cluster = relaxed_cluster(group_type=group_type)
+def test_acked_entry_survives_one_power_loss_and_one_kill(raft_group_type: type[RaftGroup]) -> None:
+    cluster = relaxed_cluster(raft_group_type=raft_group_type)
     leader, holder, _other = acked_by_two(cluster)
 
     cluster.kill(holder, power=True)
@@ -106,10 +106,10 @@ def test_replica_that_begins_anew_beside_an_idle_leader_is_trusted_again() -> No
     name = cluster.followers()[0]
     node = cluster.nodes[name]
     assert node.host is not None
-    node.host.stop_group(GROUP)
-    node.store.group(GROUP).doubt()
+    node.host.stop_raft_group(GROUP)
+    node.store.partition_log(GROUP).mark_suspect()
 
-    cluster.start_group(name)
+    cluster.start_raft_group(name)
     cluster.settle(1.0)
 
     assert not is_suspect(cluster, name)
@@ -188,15 +188,15 @@ def test_replica_that_a_majority_can_do_without_is_not_waited_for() -> None:
     assert not is_suspect(cluster, lost)
 
 
-def suspect_replica(group_type: type[RaftGroup] = RaftGroup) -> Lone:
+def suspect_replica(raft_group_type: type[RaftGroup] = RaftGroup) -> Lone:
     """`a` after a power cut that took its entry 3 of term 1; it knows term 1."""
-    lone = Lone(group_type=group_type, relaxed=True)
+    lone = Lone(raft_group_type=raft_group_type, relaxed=True)
     lone.hear("b", append_frame(1, 1, 0, 1, [command(2, 1, b"kept")]), 0.2)
     lone.hear("b", append_frame(1, 2, 1, 2, [command(3, 1, b"lost")]), 0.01)
     assert lone.acked("b")[-1] == 3
     lone.kill("a", power=True)
     lone.me.open()
-    lone.start_group("a")
+    lone.start_raft_group("a")
     lone.link_up()
     assert lone.log.last_index == 2
     return lone
@@ -204,9 +204,9 @@ def suspect_replica(group_type: type[RaftGroup] = RaftGroup) -> Lone:
 
 @fails_under(AnyAppendIsEnough)
 def test_suspect_replica_votes_once_it_holds_what_the_leader_held(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = suspect_replica(group_type)
+    lone = suspect_replica(raft_group_type)
 
     lone.hear("b", append_frame(1, 2, 1, 2), 0.02)
     assert lone.log.suspect
@@ -285,7 +285,7 @@ def test_snapshot_of_entries_that_the_power_cut_took_is_not_begun_from() -> None
     cluster.propose(b"lost")
     cluster.settle(0.01)
     assert cluster.outcomes(b"lost") == [Outcome.APPLIED]
-    work = node.group.take_snapshot()
+    work = node.raft_group.take_snapshot()
     assert work is not None
     work.run()
 
@@ -299,7 +299,7 @@ def test_snapshot_of_entries_that_the_power_cut_took_is_not_begun_from() -> None
     cluster.restart("a")
     cluster.elect()
 
-    assert cluster.nodes["a"].store.group(GROUP).latest_snapshot() is None
+    assert cluster.nodes["a"].store.partition_log(GROUP).latest_snapshot() is None
     assert cluster.bodies("a") == [b"other"] * 5
 
 
@@ -342,7 +342,7 @@ def test_power_loss_of_the_leader_that_promoted_a_voter_costs_nothing(
     for other in others:
         cluster.isolate(other)
     cluster.change(Promote(NodeId(new)), leader)
-    cluster.time.run(0.04, lambda: cluster.group(leader).configuration_committed)
+    cluster.time.run(0.04, lambda: cluster.raft_group(leader).configuration_committed)
     cluster.propose(b"precious", leader)
     cluster.time.run(0.02, lambda: bool(cluster.outcomes(b"precious")))
     assert cluster.outcomes(b"precious") == [Outcome.APPLIED]
@@ -396,18 +396,20 @@ def test_power_loss_of_all_who_removed_a_voter_leaves_no_need_of_it() -> None:
     leader = cluster.elect()
     stays, leaves = cluster.followers()
     cluster.change(Remove(NodeId(leaves)), leader)
-    committed = [cluster.group(name) for name in (leader, stays)]
-    cluster.time.run(0.04, lambda: all(group.configuration_committed for group in committed))
-    assert cluster.group(leader).configuration_committed
+    committed = [cluster.raft_group(name) for name in (leader, stays)]
+    cluster.time.run(
+        0.04, lambda: all(raft_group.configuration_committed for raft_group in committed)
+    )
+    assert cluster.raft_group(leader).configuration_committed
     host = cluster.nodes[leaves].host
     assert host is not None
-    host.retire_group(GROUP)
+    host.retire_raft_group(GROUP)
     cluster.nodes[leaves].flush()
 
     for name in (leader, stays):
         cluster.kill(name, power=True)
     for name in (leader, stays):
         cluster.restart(name)
-    survivors = [cluster.group(name) for name in (leader, stays)]
+    survivors = [cluster.raft_group(name) for name in (leader, stays)]
 
     assert cluster.time.run(20.0, lambda: any(one.is_ready_leader for one in survivors))

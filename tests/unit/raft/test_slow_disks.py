@@ -32,7 +32,7 @@ def test_slow_disks_everywhere_elect_a_leader_in_a_few_syncs_and_few_terms(
         leader = cluster.elect(60)
         took.append(cluster.time.time - killed)
         assert leader != first
-        assert cluster.group(leader).term <= 5, seed
+        assert cluster.raft_group(leader).term <= 5, seed
     assert sorted(took)[len(took) // 2] <= 3 * sync_s + 0.5
     assert max(took) <= 8 * sync_s + 2
 
@@ -42,16 +42,16 @@ def test_one_slow_disk_disturbs_no_leader_elsewhere(sync_s: float) -> None:
     cluster = Cluster()
     leader = cluster.elect()
     slow = cluster.followers()[0]
-    term = cluster.group(leader).term
+    term = cluster.raft_group(leader).term
     cluster.nodes[slow].sync_s = sync_s
 
     for number in range(100):
         index = cluster.propose(b"%d" % number, leader)
         cluster.settle(0.2)
-        assert cluster.group(leader).commit_index >= index, "two quick disks are a majority"
+        assert cluster.raft_group(leader).commit_index >= index, "two quick disks are a majority"
 
     assert cluster.leader() == leader
-    assert {cluster.group(name).term for name in cluster.nodes} == {term}
+    assert {cluster.raft_group(name).term for name in cluster.nodes} == {term}
     cluster.settle(2 * sync_s + 1)
     assert cluster.bodies(slow) == cluster.bodies(leader)
 
@@ -62,10 +62,10 @@ def test_a_slow_leader_commits_by_the_others_and_hands_over_at_once() -> None:
     cluster.nodes[leader].syncing = False
     index = cluster.propose(b"x", leader)
     cluster.settle(0.5)
-    assert cluster.group(leader).commit_index >= index
+    assert cluster.raft_group(leader).commit_index >= index
 
     moved: list[bool] = []
-    cluster.group(leader).transfer_leadership(None, moved.append)
+    cluster.raft_group(leader).transfer_leadership(None, moved.append)
     assert cluster.time.run(2.0, lambda: cluster.leader() not in (None, leader))
 
     assert moved == [True]
@@ -83,13 +83,13 @@ def test_a_follower_that_can_write_nothing_holds_up_nobody_and_a_bounded_lot() -
     stuck = cluster.followers()[0]
     cluster.nodes[stuck].syncing = False
     size = cluster.config.window_bytes // 64
-    group = cluster.group(leader)
+    raft_group = cluster.raft_group(leader)
 
     for _ in range(256):
         index = cluster.propose(b"z" * size, leader)
         cluster.settle(0.05)
-        assert group.commit_index >= index
-    log = cluster.group(stuck).state.log
+        assert raft_group.commit_index >= index
+    log = cluster.raft_group(stuck).state.log
     waiting = log.last_index - log.durable_index
     assert waiting * size <= cluster.config.window_bytes + cluster.config.append_bytes
     assert cluster.leader() == leader
@@ -97,17 +97,17 @@ def test_a_follower_that_can_write_nothing_holds_up_nobody_and_a_bounded_lot() -
     cluster.nodes[stuck].syncing = True
     cluster.nodes[stuck].flush()
     cluster.settle(5.0)
-    assert cluster.group(stuck).applied_index == group.applied_index
+    assert cluster.raft_group(stuck).applied_index == raft_group.applied_index
 
 
 @fails_under(RefusalsUntold)
 def test_disks_that_stall_once_keep_the_lead_vacant_for_two_more_seconds_at_most(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
     """Both survivors campaign while nothing can be stored, so that each votes for itself."""
     split, late = 0, []
     for seed in range(40):
-        cluster = Cluster(seed=seed, group_type=group_type)
+        cluster = Cluster(seed=seed, raft_group_type=raft_group_type)
         cluster.net.delay_s = 0.03
         first = cluster.elect()
         cluster.settle(3)
@@ -120,7 +120,7 @@ def test_disks_that_stall_once_keep_the_lead_vacant_for_two_more_seconds_at_most
                 cluster.nodes[name].sync_s = max(stalled_until - cluster.time.time, 0.002)
             cluster.settle(0.01)
         late.append(cluster.time.time - stalled_until)
-        split += cluster.group(left[0]).term > 2
+        split += cluster.raft_group(left[0]).term > 2
 
     assert split >= 6, "else this shows nothing"
     assert max(late) <= 2.5
@@ -161,9 +161,9 @@ def test_a_slow_candidate_waits_for_no_vote_of_who_has_no_link() -> None:
 
 @fails_under(RefusalsUntold)
 def test_who_has_no_vote_left_in_a_term_says_so_once_that_is_stored(
-    group_type: type[RaftGroup],
+    raft_group_type: type[RaftGroup],
 ) -> None:
-    lone = Lone(group_type=group_type)
+    lone = Lone(raft_group_type=raft_group_type)
     lone.me.sync_s = 0.5
     lone.hear("b", frames.vote(5, 9, 4, 0))
     lone.hear("c", frames.vote(5, 9, 4, 0), 0.4)

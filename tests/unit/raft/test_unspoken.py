@@ -29,7 +29,7 @@ def older(cluster: Cluster, name: str) -> None:
     machine = OlderMachine()
     machine.__dict__ = cluster.nodes[name].machine.__dict__
     cluster.nodes[name].machine = machine
-    cluster.group(name).state.machine = machine
+    cluster.raft_group(name).state.machine = machine
 
 
 def test_follower_stores_and_acknowledges_what_it_can_not_read() -> None:
@@ -49,13 +49,16 @@ def test_follower_stores_and_acknowledges_what_it_can_not_read() -> None:
     cluster.settle(2)
 
     assert "was written by a version that speaks a higher feature level" in (
-        cluster.group(old).unspoken
+        cluster.raft_group(old).unspoken
     )
-    assert cluster.group(old).failed is None
+    assert cluster.raft_group(old).failed is None
     assert cluster.nodes[old].failures == []
     assert cluster.bodies(old) == [b"before"]
     assert cluster.bodies(leader) == [b"before", UNKNOWN, b"after"]
-    assert cluster.group(old).state.log.last_index == cluster.group(leader).state.log.last_index
+    assert (
+        cluster.raft_group(old).state.log.last_index
+        == cluster.raft_group(leader).state.log.last_index
+    )
 
 
 def test_leader_that_can_not_read_its_own_log_gives_way_to_one_that_can() -> None:
@@ -67,7 +70,7 @@ def test_leader_that_can_not_read_its_own_log_gives_way_to_one_that_can() -> Non
     cluster.settle(3)
 
     assert cluster.outcomes(UNKNOWN) == [Outcome.UNKNOWN]
-    assert cluster.group(leader).failed is None
+    assert cluster.raft_group(leader).failed is None
     with pytest.raises(NotLeader):
         cluster.propose(b"more", on=leader)
     other = cluster.elect()
@@ -103,9 +106,9 @@ def test_candidate_that_can_not_read_on_gives_up_and_another_one_leads() -> None
     old, third = cluster.followers()
     cluster.kill(leader)
 
-    cluster.group(old).voting._campaign()
-    cluster.group(old).apply._cannot_read(9, Unspoken("an unknown operation"))
+    cluster.raft_group(old).voting._campaign()
+    cluster.raft_group(old).apply._cannot_read(9, Unspoken("an unknown operation"))
     cluster.settle(3)
 
-    assert not cluster.group(old).is_leader
+    assert not cluster.raft_group(old).is_leader
     assert cluster.elect() == third

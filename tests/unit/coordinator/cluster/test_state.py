@@ -38,7 +38,7 @@ from goqueue.wire.errors import (
     TopicExists,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, TopicId, Voter
 from tests.unit.coordinator.cluster_group import CLUSTER, START_MS, Cluster, broker
 
 # brokers
@@ -169,9 +169,9 @@ def test_a_recreated_topic_is_another_one() -> None:
     assert new.id != old.id
     assert cluster.state.is_deleted(old.id)
     assert not cluster.state.is_deleted(new.id)
-    assert cluster.state.placement(GroupId(old.id, 0)) is None
-    assert cluster.state.placement(GroupId(new.id, 0)) == new.partitions[0]
-    assert cluster.state.placement(GroupId(new.id, 99)) is None
+    assert cluster.state.placement(PartitionId(old.id, 0)) is None
+    assert cluster.state.placement(PartitionId(new.id, 0)) == new.partitions[0]
+    assert cluster.state.placement(PartitionId(new.id, 99)) is None
 
 
 def test_a_deletion_sent_again_spares_a_new_topic_of_the_same_name() -> None:

@@ -16,7 +16,7 @@ from coordinator.commands.members import (
 )
 from coordinator.commands.queue import PutGroup
 from coordinator.groups.holdings import HANDING, REVOKING, Holding, short
-from coordinator.groups.membership import Membership, MemberView
+from coordinator.groups.membership import GroupMembership, MemberView
 from coordinator.groups.rebalances import Rebalance
 from coordinator.groups.settings import Group
 from tests.unit.coordinator.cluster_group import Cluster
@@ -49,7 +49,7 @@ class ConsumerGroup(Cluster):
         return self.state.groups[NAME]
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> GroupMembership:
         return self.state.members.of(self.group)
 
     @property

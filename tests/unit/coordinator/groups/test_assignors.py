@@ -17,7 +17,7 @@ from coordinator.groups.assignors import (
     round_robin,
     sticky,
 )
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from tests.steps import Steps
 
 APPLY_STEPS_MAX = 3_000_000
@@ -30,27 +30,27 @@ def topic(number: int) -> TopicId:
     return TopicId(1, number)
 
 
-def partitions(*counts: int) -> list[GroupId]:
+def partitions(*counts: int) -> list[PartitionId]:
     """All partitions of topics with so many of them."""
-    return [GroupId(topic(n), p) for n, count in enumerate(counts) for p in range(count)]
+    return [PartitionId(topic(n), p) for n, count in enumerate(counts) for p in range(count)]
 
 
 def all_subscribe(members: int, *topics: int, prefix: str = "m") -> Subscriptions:
     return {f"{prefix}{n:04}": frozenset(map(topic, topics)) for n in range(members)}
 
 
-def spread(assignment: Mapping[GroupId, str], members: Sequence[str]) -> int:
+def spread(assignment: Mapping[PartitionId, str], members: Sequence[str]) -> int:
     loads = Counter(dict.fromkeys(members, 0))
     loads.update(assignment.values())
     return max(loads.values()) - min(loads.values())
 
 
-def moves(before: Mapping[GroupId, str], after: Mapping[GroupId, str]) -> list[GroupId]:
+def moves(before: Mapping[PartitionId, str], after: Mapping[PartitionId, str]) -> list[PartitionId]:
     return [p for p in before if p in after and before[p] != after[p]]
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[Subscriptions, list[GroupId], dict[GroupId, str]]:
+def groups(draw: st.DrawFn) -> tuple[Subscriptions, list[PartitionId], dict[PartitionId, str]]:
     """Members with any subscriptions, and any state to begin with."""
     counts = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
     numbers = st.frozensets(st.integers(0, len(counts) - 1).map(topic))
@@ -65,7 +65,7 @@ def groups(draw: st.DrawFn) -> tuple[Subscriptions, list[GroupId], dict[GroupId,
 @given(group=groups())
 @settings(max_examples=150, deadline=None)
 def test_every_partition_has_exactly_one_member_that_subscribes_to_it(
-    name: str, group: tuple[Subscriptions, list[GroupId], dict[GroupId, str]]
+    name: str, group: tuple[Subscriptions, list[PartitionId], dict[PartitionId, str]]
 ) -> None:
     subscriptions, known, current = group
 
@@ -80,7 +80,7 @@ def test_every_partition_has_exactly_one_member_that_subscribes_to_it(
 @given(group=groups(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_the_order_of_dicts_and_sets_does_not_matter(
-    name: str, group: tuple[Subscriptions, list[GroupId], dict[GroupId, str]], seed: object
+    name: str, group: tuple[Subscriptions, list[PartitionId], dict[PartitionId, str]], seed: object
 ) -> None:
     subscriptions, known, current = group
     shuffled = list(subscriptions.items())
@@ -97,7 +97,7 @@ def test_the_order_of_dicts_and_sets_does_not_matter(
 @given(group=groups())
 @settings(max_examples=200, deadline=None)
 def test_no_chain_of_moves_would_make_sticky_loads_more_equal(
-    group: tuple[Subscriptions, list[GroupId], dict[GroupId, str]],
+    group: tuple[Subscriptions, list[PartitionId], dict[PartitionId, str]],
 ) -> None:
     subscriptions, known, current = group
 
@@ -118,7 +118,7 @@ def test_no_chain_of_moves_would_make_sticky_loads_more_equal(
 @given(group=groups())
 @settings(max_examples=100, deadline=None)
 def test_what_is_sticky_stays_when_nothing_changes(
-    group: tuple[Subscriptions, list[GroupId], dict[GroupId, str]],
+    group: tuple[Subscriptions, list[PartitionId], dict[PartitionId, str]],
 ) -> None:
     subscriptions, known, current = group
     found = sticky(subscriptions, known, current)
@@ -228,7 +228,7 @@ def test_nobody_has_anything_where_nobody_subscribes() -> None:
         assert assignor({"a": frozenset()}, partitions(3), {}) == {}
 
 
-def large() -> dict[str, tuple[Subscriptions, dict[GroupId, str]]]:
+def large() -> dict[str, tuple[Subscriptions, dict[PartitionId, str]]]:
     """A thousand members and five thousand partitions, in the ways that cost most."""
     topics = range(50)
     known = partitions(*[100] * 50)

@@ -38,7 +38,7 @@ from delivery.entries.ops import (
     SettledResult,
 )
 from goqueue.wire.errors import GoQueueError, UnknownMember
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from tests.unit.coordinator.cluster_group import CLUSTER, content
 from tests.unit.coordinator.groups.consumer_group import NAME, ConsumerGroup
 from tests.unit.delivery.desk import Desk
@@ -65,7 +65,9 @@ class Consumer:
     views: list[MemberView] = field(default_factory=list[MemberView])
     """All that it was ever told."""
     is_dead: bool = False
-    receipts: list[tuple[GroupId, int, int]] = field(default_factory=list[tuple[GroupId, int, int]])
+    receipts: list[tuple[PartitionId, int, int]] = field(
+        default_factory=list[tuple[PartitionId, int, int]]
+    )
     """(partition, delivery, offset) of all it was given."""
 
 
@@ -93,8 +95,8 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize(first=st.integers(1, 4), second=st.integers(1, 3))
     def begin(self, first: int, second: int) -> None:
         self.group = ConsumerGroup(session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS)
-        self.logs: dict[GroupId, Desk] = {}
-        self.names: dict[tuple[GroupId, int], str] = {}
+        self.logs: dict[PartitionId, Desk] = {}
+        self.names: dict[tuple[PartitionId, int], str] = {}
         """Who was ever named in a partition in a generation."""
         self.consumers: list[Consumer] = []
         self.late: list[MemberCommand] = []
@@ -115,7 +117,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.group.create(topic, partitions)
         id = self.group.state.topics[topic].id
         for number in range(partitions):
-            desk = self.logs[GroupId(id, number)] = Desk()
+            desk = self.logs[PartitionId(id, number)] = Desk()
             desk.open(max_attempts=0)
             desk.publish(MESSAGES)
 
@@ -135,7 +137,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.late = [*self.late, command][-LATE_MAX:]
         return isinstance(result, MemberResult)
 
-    def check_untouched(self, before: dict[GroupId, Holding], command: MemberCommand) -> None:
+    def check_untouched(self, before: dict[PartitionId, Holding], command: MemberCommand) -> None:
         """What is owned, and meant for its owner, is as it was; else its owner, if it lives, is
         asked for it. What a dead one had is to be fenced."""
         membership = self.group.membership
@@ -253,14 +255,14 @@ class GroupMachine(RuleBasedStateMachine):
         if places and how % 4:
             topic, number = places[place % len(places)]
             if topic in self.group.state.topics:
-                partition = GroupId(self.group.state.topics[topic].id, number)
+                partition = PartitionId(self.group.state.topics[topic].id, number)
                 self.receive(consumer, partition, told.generation)
         if consumer.receipts and how % 3:
             partition, delivery, offset = consumer.receipts[-1 - how % len(consumer.receipts)]
             generation = told.generation if claims else 0
             self.settle(consumer, partition, delivery, offset, generation, ACK if how % 2 else NACK)
 
-    def receive(self, consumer: Consumer, partition: GroupId, generation: int) -> None:
+    def receive(self, consumer: Consumer, partition: PartitionId, generation: int) -> None:
         desk = self.logs.get(partition)
         if desk is None:
             return
@@ -276,7 +278,7 @@ class GroupMachine(RuleBasedStateMachine):
     def settle(
         self,
         consumer: Consumer,
-        partition: GroupId,
+        partition: PartitionId,
         delivery: int,
         offset: int,
         generation: int,
@@ -489,7 +491,7 @@ class GroupMachine(RuleBasedStateMachine):
         if list(membership.moving()) or dead:
             return False
         wanted = {
-            GroupId(topic.id, number)
+            PartitionId(topic.id, number)
             for topic in self.group.state.topics.values()
             if membership.subscribes_to(topic.name)
             for number in range(len(topic.partitions))

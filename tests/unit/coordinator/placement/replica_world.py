@@ -22,7 +22,7 @@ from coordinator.placement.steps import (
     refusal,
 )
 from coordinator.topics.partitions import Configuration
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Voter
 from tests.unit.coordinator.cluster_group import Cluster, broker
 
 CATCH_UP_ASKS = 2
@@ -54,7 +54,7 @@ class World:
         self.coming_max = 0
         self.steps: list[Step] = []
         self.refusals: list[str] = []
-        self.partitions: dict[GroupId, Replicated] = {}
+        self.partitions: dict[PartitionId, Replicated] = {}
         self.mover = self.new_mover()
 
     def new_mover(self) -> Mover:
@@ -82,10 +82,10 @@ class World:
         """Partitions that are new are founded by their creators."""
         for topic in self.cluster.state.topics.values():
             for number, placement in enumerate(topic.partitions):
-                group = GroupId(topic.id, number)
-                if group not in self.partitions:
+                partition_id = PartitionId(topic.id, number)
+                if partition_id not in self.partitions:
                     configuration = Configuration(Index(1), placement.creators)
-                    self.partitions[group] = Replicated(
+                    self.partitions[partition_id] = Replicated(
                         configuration, placement.preferred, set(placement.creators)
                     )
 
@@ -128,8 +128,8 @@ class World:
 
     # -- what leaders answer
 
-    def look(self, group: GroupId) -> Seen | None:
-        one = self.partitions.get(group)
+    def look(self, partition_id: PartitionId) -> Seen | None:
+        one = self.partitions.get(partition_id)
         if one is None or not self.quorum(one):
             return None
         alive = {v.node for v in one.configuration.voters if self.lives(v) and v in one.in_sync}
@@ -151,7 +151,7 @@ class World:
 
     def take(self, step: Step) -> Seen | None:
         """The leader takes the step, if it may."""
-        seen = self.look(step.group)
+        seen = self.look(step.partition_id)
         if seen is None:
             return None
         problem = refusal(step, seen)
@@ -159,7 +159,7 @@ class World:
             self.refusals.append(problem)
             return seen
         self.steps.append(step)
-        one = self.partitions[step.group]
+        one = self.partitions[step.partition_id]
         before = len(seen.in_sync)
         now = one.configuration
         voters, learners = list(now.voters), list(now.learners)
@@ -182,7 +182,7 @@ class World:
             case _:
                 assert step.kind == TRANSFER
                 one.leader = step.voter.node
-                return self.look(step.group)
+                return self.look(step.partition_id)
         changed = len(set(voters) ^ set(now.voters)) + len(set(learners) - set(now.learners))
         assert changed <= 1, "one voter or learner at a time"
         one.configuration = Configuration(
@@ -192,7 +192,7 @@ class World:
             max(now.epoch, step.epoch),
         )
         assert self.quorum(one), "a step stops no partition"
-        after = self.look(step.group)
+        after = self.look(step.partition_id)
         assert after is not None
         assert len(after.in_sync) >= min(before, step.factor), "no fewer in sync than there were"
         assert len(voters) <= max(step.factor + 1, len(now.voters))
@@ -211,7 +211,7 @@ class World:
         for ask in work.asks:
             assert isinstance(ask, Ask)
             lost = self.random.random() < loses
-            mover.seen(ask.group, None if lost else self.look(ask.group), self.now_ms)
+            mover.seen(ask.partition_id, None if lost else self.look(ask.partition_id), self.now_ms)
         for step in work.steps:
             if self.random.random() < loses:  # it may come late, or the answer is lost
                 if self.random.random() < 0.5:
@@ -231,13 +231,13 @@ class World:
     def audit(self) -> bool:
         """Leaders tell unasked where the cluster knows another configuration: whether any did."""
         news = False
-        for group, one in self.partitions.items():
-            known = self.cluster.state.layout.configuration(group)
+        for partition_id, one in self.partitions.items():
+            known = self.cluster.state.layout.configuration(partition_id)
             if known is None or known.index == one.configuration.index:
                 continue
-            seen = self.look(group)
+            seen = self.look(partition_id)
             if seen is not None:
-                self.mover.told(group, seen)
+                self.mover.told(partition_id, seen)
                 news = True
         return news
 
@@ -263,8 +263,8 @@ class World:
     def check(self) -> None:
         """What is, is what should be."""
         layout = self.cluster.state.layout
-        for group, one in self.partitions.items():
-            placement = layout.placement(group)
+        for partition_id, one in self.partitions.items():
+            placement = layout.placement(partition_id)
             if placement is not None:
                 assert set(one.configuration.voters) == set(placement.replicas)
                 assert not one.configuration.learners

@@ -43,7 +43,7 @@ from coordinator.placement.planner import plan_drain
 from coordinator.placement.steps import CONFIRM, Seen, Step, next_step
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import Busy, Conflict, UnknownPartition, UnknownTopic
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, PartitionId, Voter
 from tests.unit.coordinator.cluster_group import Cluster, broker
 
 
@@ -144,19 +144,19 @@ def test_a_broker_is_not_drained_while_what_was_decided_for_it_may_yet_arrive() 
     """n3 was to get a replica, which was called off before it began. A step that is late may add it
     all the same, until the partition's log has seen that it is not wanted."""
     cluster, begun = moved()
-    group = GroupId(cluster.topic("orders").id, 0)
+    partition_id = PartitionId(cluster.topic("orders").id, 0)
     layout, three = cluster.state.layout, [voter(f"n{at}") for at in range(3)]
     cluster.do(CancelReassignment(begun.id))
-    assert (layout.moving, layout.to_be_confirmed(group)) == ({}, 0)
+    assert (layout.moving, layout.to_be_confirmed(partition_id)) == ({}, 0)
 
     assert cluster.do(DrainBroker("n3")) == BrokerResult("n3", "draining", 0)
 
     cluster.refuses(RemoveBroker("n3"), BrokerNotEmpty)
-    assert list(layout.moving) == [group]
-    wanted = layout.to_be_confirmed(group)
+    assert list(layout.moving) == [partition_id]
+    wanted = layout.to_be_confirmed(partition_id)
     assert wanted == layout.epoch > 1
     seen = Seen(Configuration(Index(1), tuple(three)), NodeId("n0"), frozenset())
-    step = next_step(group, three, seen, epoch=layout.epoch, confirmed=wanted)
+    step = next_step(partition_id, three, seen, epoch=layout.epoch, confirmed=wanted)
     assert isinstance(step, Step)
     assert (step.kind, step.epoch) == (CONFIRM, layout.epoch)
 
@@ -165,7 +165,7 @@ def test_a_broker_is_not_drained_while_what_was_decided_for_it_may_yet_arrive() 
     assert cluster.state.brokers[NodeId("n3")].state == "draining", "told of an earlier epoch"
     stored = cluster.state.snapshot()
     assert ClusterState.restore(stored).snapshot() == stored
-    assert ClusterState.restore(stored).layout.to_be_confirmed(group) == wanted
+    assert ClusterState.restore(stored).layout.to_be_confirmed(partition_id) == wanted
     late = Reported(early.topic, 0, 6, early.voters, (), wanted)
     cluster.do(ReplicasChanged([late]))
     assert layout.moving == {}
@@ -273,20 +273,20 @@ def test_what_an_undrained_broker_still_has_stays_there() -> None:
 def test_a_plan_is_desire_until_the_partition_tells_that_it_is_so() -> None:
     cluster, begun = moved()
     layout = cluster.state.layout
-    group = GroupId(cluster.topic("orders").id, 0)
+    partition_id = PartitionId(cluster.topic("orders").id, 0)
 
-    assert list(layout.moving) == [group]
-    assert {one.node for one in layout.holders(group)} == {"n0", "n1", "n2", "n3"}
+    assert list(layout.moving) == [partition_id]
+    assert {one.node for one in layout.holders(partition_id)} == {"n0", "n1", "n2", "n3"}
     half = (voter("n0"), voter("n1"), voter("n2"), voter("n3"))
     assert cluster.do(ReplicasChanged([told(cluster, "orders", 0, 5, *half)])) == ReplicasNoted(1)
-    assert list(layout.moving) == [group]
+    assert list(layout.moving) == [partition_id]
     assert cluster.do(ReplicasChanged([told(cluster, "orders", 0, 4, *half[1:])])) == ReplicasNoted(
         0
     )
     cluster.do(ReplicasChanged([told(cluster, "orders", 0, 6, *half[1:])]))
 
     assert not layout.moving
-    assert {one.node for one in layout.holders(group)} == {"n1", "n2", "n3"}
+    assert {one.node for one in layout.holders(partition_id)} == {"n1", "n2", "n3"}
     done = layout.reassignments.by_id[begun.id]
     assert (done.state, done.left, [move.state for move in done.moves]) == ("done", 0, ["arrived"])
 
@@ -305,11 +305,11 @@ def test_while_no_leader_has_told_of_a_change_every_creator_founds() -> None:
     """Of the founders n0 was drained before it ever started, and n1's disk was lost: n2 alone would
     wait for good."""
     cluster, _ = moved()
-    group = GroupId(cluster.topic("orders").id, 0)
+    partition_id = PartitionId(cluster.topic("orders").id, 0)
     placement, layout = cluster.topic("orders").partitions[0], cluster.state.layout
 
     def founders() -> list[str]:
-        known = layout.is_as_created(group)
+        known = layout.is_as_created(partition_id)
         names = [f"n{at}" for at in range(4)]
         return [name for name in names if placement.may_found(voter(name), is_as_created=known)]
 
@@ -346,7 +346,7 @@ def test_a_plan_is_checked_without_being_made() -> None:
     layout = cluster.state.layout
 
     fine = Reassign([row(cluster, "orders", 0, "n3")])
-    assert list(layout.check_reassign(fine)) == [GroupId(cluster.topic("orders").id, 0)]
+    assert list(layout.check_reassign(fine)) == [PartitionId(cluster.topic("orders").id, 0)]
     with pytest.raises(BadConfig):
         layout.check_reassign(Reassign([row(cluster, "orders", 0, "n9")]))
 

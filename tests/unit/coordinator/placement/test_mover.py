@@ -224,7 +224,7 @@ def test_a_partition_that_is_stuck_makes_room_for_others() -> None:
         w.turn()
 
     assert w.cluster.topic("orders").partitions[1].preferred == free[1]
-    assert [group.partition for group in w.cluster.state.layout.moving] == [0]
+    assert [partition_id.partition for partition_id in w.cluster.state.layout.moving] == [0]
     w.revive(NodeId(free[0]))
     w.settle()
     w.check()
@@ -242,9 +242,9 @@ def test_a_voter_that_is_in_sync_stays_until_as_many_others_are() -> None:
     for _ in range(200):
         w.turn()
 
-    group = next(iter(w.partitions))
-    assert len(w.partitions[group].configuration.voters) == 4
-    assert w.mover.waiting[group] == f"waiting for {before[0]} to be in sync"
+    partition_id = next(iter(w.partitions))
+    assert len(w.partitions[partition_id].configuration.voters) == 4
+    assert w.mover.waiting[partition_id] == f"waiting for {before[0]} to be in sync"
     w.revive(before[0])
     w.settle()
     w.check()

@@ -20,9 +20,9 @@ from coordinator.placement.steps import (
     refusal,
 )
 from coordinator.topics.partitions import Configuration
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, TopicId, Voter
 
-GROUP = GroupId(TopicId(1, 2), 0)
+GROUP = PartitionId(TopicId(1, 2), 0)
 
 
 def voter(name: str) -> Voter:

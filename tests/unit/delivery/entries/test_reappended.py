@@ -6,7 +6,7 @@ import pytest
 
 from delivery.config import DAY_MS, HOUR_MS, QueueConfig
 from delivery.entries.ops import ACK, Configure
-from delivery.entries.reappended import CarriedBatch, decode_carried, encode_carried
+from delivery.entries.reappended import ReappendedBatch, decode_reappended, encode_reappended
 from tests.unit.delivery.desk import Desk
 
 
@@ -18,15 +18,15 @@ def desk() -> Desk:
 
 
 def test_carried_batches_are_read_as_they_were_written() -> None:
-    batches = [CarriedBatch(5, (1, 2**40), b"ab"), CarriedBatch(2**41, (7,), b"")]
+    batches = [ReappendedBatch(5, (1, 2**40), b"ab"), ReappendedBatch(2**41, (7,), b"")]
 
-    found = list(decode_carried(encode_carried(batches)))
+    found = list(decode_reappended(encode_reappended(batches)))
 
     assert [(c.time_ms, tuple(c.offsets), bytes(c.batch)) for c in found] == [
         (c.time_ms, tuple(c.offsets), c.batch) for c in batches
     ]
     with pytest.raises(ValueError, match="cut short"):
-        list(decode_carried(encode_carried(batches[:1])[:-1]))
+        list(decode_reappended(encode_reappended(batches[:1])[:-1]))
 
 
 def test_a_trim_that_would_lose_a_delayed_message_or_a_dead_letter_is_ignored(desk: Desk) -> None:
@@ -43,12 +43,12 @@ def test_a_trim_that_would_lose_a_delayed_message_or_a_dead_letter_is_ignored(de
 def test_what_is_carried_in_an_entry_that_goes_is_carried_again_or_stays(desk: Desk) -> None:
     desk.publish(4, deliver_at_ms=[60_000, None, None, None])
     desk.retain(1)
-    held = desk.state.queue.carried[0]
+    held = desk.state.queue.reappended[0]
 
     assert not desk.trim(2, index=held + 1)
     desk.retain(2)
 
-    assert desk.state.queue.carried[0] > held
+    assert desk.state.queue.reappended[0] > held
 
 
 def test_a_delayed_message_outlives_the_log_without_pinning_it(desk: Desk) -> None:
@@ -77,7 +77,7 @@ def test_a_message_that_came_late_outlives_trims_until_it_is_settled(desk: Desk)
     desk.retain(13)
     assert desk.settle(ACK, [(granted.delivery, [0])]).settles[0].outcome == "acked"
     desk.retain(14)
-    assert desk.state.queue.carried == {}
+    assert desk.state.queue.reappended == {}
 
 
 def test_a_message_that_came_late_is_kept_no_longer_than_retention_keeps_one() -> None:
@@ -93,7 +93,7 @@ def test_a_message_that_came_late_is_kept_no_longer_than_retention_keeps_one() -
     desk.retain(3)
 
     assert desk.offsets() == []
-    assert desk.group().tally.fallen == 3
+    assert desk.group().counters.fallen == 3
 
 
 def test_dead_letters_outlive_the_log_up_to_their_own_retention() -> None:
@@ -110,7 +110,7 @@ def test_dead_letters_outlive_the_log_up_to_their_own_retention() -> None:
     assert not desk.group().dead
     desk.publish(1)
     desk.retain(6)
-    assert desk.state.queue.carried == {}
+    assert desk.state.queue.reappended == {}
 
 
 def test_a_redriven_message_is_not_trimmed_away_before_it_is_delivered(desk: Desk) -> None:
@@ -127,7 +127,7 @@ def test_a_redriven_message_is_not_trimmed_away_before_it_is_delivered(desk: Des
     assert [grant.offset for grant in granted.grants] == [1, 3]
     desk.ack(granted)
     desk.retain(8)
-    assert sorted(desk.state.queue.carried) == [0, 2, 4]
+    assert sorted(desk.state.queue.reappended) == [0, 2, 4]
 
 
 def test_a_redriven_message_that_nobody_takes_is_kept_no_longer_than_a_dead_letter() -> None:
@@ -151,8 +151,8 @@ def test_unsettled_messages_fall_with_the_log_and_are_counted(desk: Desk) -> Non
 
     desk.retain(4)
 
-    assert desk.group().tally.fallen == 4
-    assert desk.group().floor == 4
+    assert desk.group().counters.fallen == 4
+    assert desk.group().committed_offset == 4
     assert desk.ack(granted).settles[0].code != 0
     assert desk.offsets() == [4, 5]
 
@@ -164,7 +164,7 @@ def test_a_cancelled_message_is_carried_no_further(desk: Desk) -> None:
 
     desk.retain(3)
 
-    assert desk.state.queue.carried == {}
+    assert desk.state.queue.reappended == {}
     assert 0 not in desk.state.queue.withdrawn
 
 
@@ -175,7 +175,7 @@ def test_a_group_that_begins_at_the_logs_start_gets_what_is_still_delayed(desk: 
 
     group = desk.open(2, offset=4)
 
-    assert group.floor == 4
+    assert group.committed_offset == 4
     assert desk.offsets(group=2) == [4, 5]
     desk.wait(60_000)
     assert desk.offsets(group=2) == [0]
@@ -227,7 +227,7 @@ def test_seeking_below_the_log_begins_at_its_start_and_keeps_what_outlived_it(de
 
     granted = desk.receive()
     assert [grant.offset for grant in granted.grants] == [0, 4, 5]
-    assert desk.ack(granted).floor == 6
+    assert desk.ack(granted).committed_offset == 6
     assert list(desk.group().dead) == [1]
 
 
@@ -274,7 +274,7 @@ def test_offsets_beyond_two_to_the_32_are_like_any_other() -> None:
 
     granted = desk.receive()
     assert [grant.offset for grant in granted.grants] == [base]
-    assert desk.ack(granted).floor == base + 1
+    assert desk.ack(granted).committed_offset == base + 1
     desk.wait(500)
     assert desk.offsets() == [base + 1, base + 2]
     desk.wait(500)

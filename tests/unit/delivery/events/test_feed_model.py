@@ -42,12 +42,12 @@ class EventMachine(TimelineMachine):
 
     def read(self) -> None:
         """Goes on where it was."""
-        chronicle = self.leader.queue.chronicle
+        outcome_notes = self.leader.queue.outcome_notes
         if self.feed is None:
             if self.leader.log_start_index > 1:
                 return
-            self.feed = EventFeed(chronicle, 1, 0, changes_of(chronicle))
-        self.feed.know(chronicle, changes_of(chronicle))
+            self.feed = EventFeed(outcome_notes, 1, 0, changes_of(outcome_notes))
+        self.feed.know(outcome_notes, changes_of(outcome_notes))
         if self.feed.index + 1 < self.leader.log_start_index:
             self.feed = None
             self.told = []
@@ -56,11 +56,14 @@ class EventMachine(TimelineMachine):
 
     def teardown(self) -> None:
         leader = self.leader
-        chronicle = leader.queue.chronicle
+        outcome_notes = leader.queue.outcome_notes
         late = EventFeed(
-            chronicle, leader.log_start_index, leader.log_start_offset, changes_of(chronicle)
+            outcome_notes,
+            leader.log_start_index,
+            leader.log_start_offset,
+            changes_of(outcome_notes),
         )
-        for offset, index in leader.queue.carried.items():
+        for offset, index in leader.queue.reappended.items():
             if offset < leader.log_start_offset:
                 late.messages.foresee(next(e for e in self.log if e.index == index), [offset])
         feeds = [take(late, self.log)]
@@ -90,7 +93,7 @@ class EventMachine(TimelineMachine):
             return None
         holding = holding_entry(self.log, offset)
         assert holding is not None
-        projection = Projection(offset, leader.queue.chronicle, holding)
+        projection = Projection(offset, leader.queue.outcome_notes, holding)
         for entry in self.log:
             if entry.index > projection.since:
                 projection.frame(entry)

@@ -56,7 +56,7 @@ def test_keys_keep_their_order_under_any_number_of_consumers(seed: int) -> None:
     flying: list[tuple[int, int]] = []
     settled: dict[bytes, list[int]] = {}
 
-    while desk.group().floor < len(keys):
+    while desk.group().committed_offset < len(keys):
         granted = desk.receive(choice.randrange(1, 5))
         flying += [(granted.delivery, grant.offset) for grant in granted.grants]
         assert len({keys[offset] for _, offset in flying}) == len(flying)
@@ -236,7 +236,7 @@ def test_many_that_expire_behind_one_key_leave_the_other_keys_as_they_are(desk: 
 def test_settling_every_key_leaves_nothing_behind(desk: Desk) -> None:
     desk.publish(300, keys=[b"k%d" % (row % 7) for row in range(300)])
 
-    while desk.group().floor < 300:
+    while desk.group().committed_offset < 300:
         desk.ack(desk.receive())
 
     order = desk.group().order

@@ -218,8 +218,8 @@ def test_a_group_that_is_not_open_is_told_where_it_would_begin_and_stays_closed(
     first = desk.queue.begun(OpenGroup(7, "g7", 1, GroupConfig()), desk.now_ms)
     last = desk.queue.begun(OpenGroup(8, "g8", 1, GroupConfig(start="latest"), 4), desk.now_ms)
 
-    assert (first.floor, lag_count(first), delayed_count(first)) == (0, 3, 1)
-    assert (last.floor, lag_count(last), delayed_count(last)) == (4, 0, 0)
+    assert (first.committed_offset, lag_count(first), delayed_count(first)) == (0, 3, 1)
+    assert (last.committed_offset, lag_count(last), delayed_count(last)) == (4, 0, 0)
     assert set(desk.queue.groups) == {1}
 
 

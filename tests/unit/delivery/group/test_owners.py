@@ -149,7 +149,7 @@ def test_a_graceful_handover_gives_attempts_back_in_order() -> None:
     assert [(grant.offset, grant.attempt, grant.reason) for grant in grants] == [
         (offset, 1, "") for offset in range(5)
     ]
-    assert desk.group().tally.delivered == 5
+    assert desk.group().counters.delivered == 5
 
 
 def test_what_a_dead_member_had_counts_as_a_failed_attempt_and_comes_at_once() -> None:
@@ -164,7 +164,7 @@ def test_what_a_dead_member_had_counts_as_a_failed_attempt_and_comes_at_once() -
         *((offset, 2, FENCED) for offset in range(3)),
         (3, 1, ""),
     ]
-    assert desk.group().tally.fenced == 3
+    assert desk.group().counters.fenced == 3
 
 
 def test_a_message_that_kills_its_consumers_dies_in_the_end() -> None:
@@ -189,7 +189,7 @@ def test_what_expired_for_all_is_not_delivered_again_by_a_handover() -> None:
 
         assert result == OwnedResult("b", 2, 2)
         assert desk.group().select(10, desk.now_ms) == []
-        assert desk.group().floor == 2
+        assert desk.group().committed_offset == 2
 
 
 def test_what_was_received_by_who_is_no_member_is_taken_back_from_it_too() -> None:
@@ -247,7 +247,7 @@ def test_only_the_owner_passes_and_only_in_its_generation_or_a_newer_one(
 ) -> None:
     desk = Owned()
     desk.own("a", 5)
-    before = desk.group().floor, len(desk.group().leases)
+    before = desk.group().committed_offset, len(desk.group().leases)
 
     (result,) = desk.do(op(member, generation))
 
@@ -255,7 +255,7 @@ def test_only_the_owner_passes_and_only_in_its_generation_or_a_newer_one(
         assert not isinstance(result, StaleResult)
     else:
         assert result == StaleResult(1, "a", 5)
-        assert (desk.group().floor, len(desk.group().leases)) == before
+        assert (desk.group().committed_offset, len(desk.group().leases)) == before
 
 
 @pytest.mark.parametrize(("generation", "passes"), [(0, True), (1, False), (5, False), (-1, True)])
@@ -381,7 +381,7 @@ def test_a_settle_that_is_repeated_after_the_handover_did_what_it_did() -> None:
     desk.own("b", 2)
 
     assert desk.do(settle) == [first]
-    assert desk.group().floor == 3
+    assert desk.group().committed_offset == 3
 
 
 # -- snapshots
@@ -430,4 +430,4 @@ def test_commits_of_the_owner_settle_and_never_go_back() -> None:
 
     assert desk.do(Committed(1, 6, "a", 1)) == [CountResult(6)]
     assert desk.do(Committed(1, 2, "a", 1)) == [CountResult(0)]
-    assert desk.group().floor == 6
+    assert desk.group().committed_offset == 6

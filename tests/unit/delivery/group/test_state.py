@@ -57,7 +57,7 @@ def test_a_released_message_does_not_count_as_an_attempt(desk: Desk) -> None:
         assert granted.grants[0].attempt == 1
         desk.settle(RELEASE, all_of(granted))
 
-    assert desk.group().tally.delivered == 0
+    assert desk.group().counters.delivered == 0
 
 
 def test_a_lease_that_ran_out_is_redelivered_once(desk: Desk) -> None:
@@ -123,14 +123,17 @@ def test_a_receipt_that_was_settled_is_not_found_again(desk: Desk) -> None:
 
     assert [settle.code for settle in told.settles] == [OK, NOT_FOUND]
     assert desk.ack(granted).settles[0].code == NOT_FOUND
-    assert desk.group().tally.acked == 1
+    assert desk.group().counters.acked == 1
 
 
 def test_acks_out_of_order_raise_the_floor_when_they_meet(desk: Desk) -> None:
     desk.publish(5)
     granted = desk.receive()
 
-    floors = [desk.settle(ACK, [(granted.delivery, [offset])]).floor for offset in (4, 1, 3, 0, 2)]
+    floors = [
+        desk.settle(ACK, [(granted.delivery, [offset])]).committed_offset
+        for offset in (4, 1, 3, 0, 2)
+    ]
 
     assert floors == [0, 0, 0, 2, 5]
 
@@ -141,7 +144,7 @@ def test_committing_an_offset_settles_all_below_it_leased_or_not(desk: Desk) -> 
 
     assert desk.commit(4) == 4
 
-    assert desk.group().floor == 4
+    assert desk.group().committed_offset == 4
     assert desk.ack(granted).settles[0].code == NOT_FOUND
     assert desk.offsets() == [4, 5]
 
@@ -165,7 +168,7 @@ def test_seeking_while_leases_fly_delivers_again_with_attempts_from_one(desk: De
     again = desk.receive()
     assert [(g.offset, g.attempt) for g in again.grants] == [(1, 1), (2, 1), (3, 1)]
     assert desk.ack(flying).settles[1].code == LEASE_EXPIRED
-    assert desk.ack(again).floor == 4
+    assert desk.ack(again).committed_offset == 4
 
 
 def test_the_lease_of_one_group_hides_nothing_from_another(desk: Desk) -> None:
@@ -234,8 +237,8 @@ def test_a_message_is_dead_once_after_max_attempts_with_its_history(desk: Desk) 
     reasons = ["reason 1", "reason 2", "reason 3"]
     assert list(letter.history) == list(zip(times, reasons, strict=True))
     assert desk.offsets() == []
-    assert desk.group().floor == 1
-    assert desk.group().tally.dead == 1
+    assert desk.group().committed_offset == 1
+    assert desk.group().counters.dead == 1
 
 
 def test_a_rejected_message_is_dead_at_once_for_its_group_only(desk: Desk) -> None:
@@ -263,7 +266,7 @@ def test_a_redriven_message_comes_again_to_its_group_only_with_attempts_from_one
     (grant,) = desk.receive().grants
     assert (grant.offset, grant.attempt, grant.redrives) == (1, 1, 1)
     assert desk.offsets(group=2) == []
-    assert desk.group().floor == 3
+    assert desk.group().committed_offset == 3
 
 
 def test_a_message_that_dies_after_each_redrive_is_redriven_only_by_force(desk: Desk) -> None:
@@ -344,7 +347,7 @@ def test_a_new_group_passes_messages_that_are_never_delivered() -> None:
     desk.open(1)
 
     assert desk.offsets() == [0, 2]
-    assert desk.settle(ACK, [(desk.state.applied_index, [0, 2])]).floor == 3
+    assert desk.settle(ACK, [(desk.state.applied_index, [0, 2])]).committed_offset == 3
 
 
 def test_how_a_group_is_ordered_stays_on_every_replica(desk: Desk) -> None:
@@ -386,7 +389,7 @@ def test_waits_are_counted_from_when_a_message_could_be_delivered(desk: Desk) ->
 
     desk.receive(2)
 
-    assert desk.group().tally.wait_ms_max[2] == 6_000
+    assert desk.group().counters.wait_ms_max[2] == 6_000
 
 
 def test_a_seek_that_comes_twice_takes_back_nothing_that_was_settled_in_between(

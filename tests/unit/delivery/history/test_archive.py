@@ -92,10 +92,10 @@ def test_what_compaction_kept_stays_until_it_is_archived(desk: Desk) -> None:
     report(desk, 5)
 
     desk.trim(6)
-    assert list(desk.queue.kept) == [1, 5]
+    assert list(desk.queue.compacted) == [1, 5]
     report(desk, 6)
     desk.trim(6)
-    assert not desk.queue.kept
+    assert not desk.queue.compacted
 
 
 def test_entries_without_messages_go_without_an_archive(desk: Desk) -> None:

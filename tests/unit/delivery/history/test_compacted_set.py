@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.group.lag import lag_count, would_seek
 from delivery.history.compacted_set import Compaction, decode_compaction, encode_compaction
 from delivery.offsets.bitmaps import BitMap64
@@ -19,7 +19,7 @@ from tests.unit.delivery.desk import Desk
 def keep(desk: Desk, offsets: list[int]) -> int:
     """The index of the entry that carries these messages."""
     batch = encode_columns([b"v"] * len(offsets), [b"k"] * len(offsets))
-    body = encode_carried([CarriedBatch(desk.now_ms, offsets, batch)])
+    body = encode_reappended([ReappendedBatch(desk.now_ms, offsets, batch)])
     desk.apply(EntryKind.KEPT, body)
     return desk.state.applied_index
 
@@ -40,7 +40,7 @@ def compact(desk: Desk, offset: int, kept: list[int], since: int, **changes: obj
     )
     assert decode_compaction(encode_compaction(decision)) == decision
     desk.apply(EntryKind.COMPACT, encode_compaction(decision))
-    return desk.state.log_start_offset == offset and list(desk.queue.kept) == kept
+    return desk.state.log_start_offset == offset and list(desk.queue.compacted) == kept
 
 
 def test_what_is_carried_and_named_stays_and_all_else_goes() -> None:
@@ -50,9 +50,9 @@ def test_what_is_carried_and_named_stays_and_all_else_goes() -> None:
     assert compact(desk, 8, [2, 5], keep(desk, [2, 3, 5]))
 
     assert [desk.queue.held_in(offset) for offset in (2, 3, 5, 8)] == [2, None, 2, None]
-    assert (desk.state.first_offset, desk.queue.survivors.dropped) == (2, 6)
+    assert (desk.state.first_offset, desk.queue.compacted_set.dropped) == (2, 6)
     desk.restart()
-    assert list(desk.queue.kept) == [2, 5]
+    assert list(desk.queue.compacted) == [2, 5]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_decision_that_does_not_fit_is_ignored(changes: dict[str, object]) -> 
 
     assert not compact(desk, 8, [2], keep(desk, [2]), **changes)
 
-    assert (desk.state.log_start_offset, list(desk.queue.kept)) == (0, [])
+    assert (desk.state.log_start_offset, list(desk.queue.compacted)) == (0, [])
 
 
 def test_nothing_is_dropped_that_was_to_stay_and_is_not_carried() -> None:
@@ -99,8 +99,8 @@ def test_what_is_kept_can_go_without_a_run_and_an_age_trim_takes_all_of_it() -> 
     assert compact(desk, 8, [5], 0)
     assert desk.trim(9)
 
-    assert list(desk.queue.kept) == []
-    assert desk.queue.survivors.carriers == []
+    assert list(desk.queue.compacted) == []
+    assert desk.queue.compacted_set.carriers == []
 
 
 def test_a_null_value_is_dated_by_the_run_that_met_it_first() -> None:
@@ -111,7 +111,7 @@ def test_a_null_value_is_dated_by_the_run_that_met_it_first() -> None:
     desk.wait(5000)
     assert compact(desk, 8, [2, 6], keep(desk, [2, 6]), tombstones=BitMap64([2, 6]))
 
-    met = desk.queue.survivors.tombstones_met_before
+    met = desk.queue.compacted_set.tombstones_met_before
 
     assert list(met(met_ms)) == [2]
     assert list(met(desk.now_ms)) == [2, 6]
@@ -123,7 +123,7 @@ def test_groups_keep_and_get_what_stays() -> None:
     desk.publish(6)
     assert compact(desk, 5, [1, 3], keep(desk, [1, 3]))
 
-    assert (lag_count(desk.group()), desk.group().tally.fallen) == (3, 3)
+    assert (lag_count(desk.group()), desk.group().counters.fallen) == (3, 3)
     desk.ack(desk.receive())
     assert lag_count(desk.group()) == 0
     assert desk.offsets() == []

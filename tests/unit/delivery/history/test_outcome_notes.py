@@ -19,10 +19,10 @@ from delivery.entries.ops import (
     encode_ops,
 )
 from delivery.history import outcome_notes as bounds
-from delivery.history.outcome_notes import Chronicle
+from delivery.history.outcome_notes import OutcomeNotes
 from delivery.state.partition import PartitionState
 from delivery.timeline.message import Timeline, project
-from delivery.timeline.message_entry_index import Mentions
+from delivery.timeline.message_entry_index import MessageEntryIndex
 from log.entry import Entry, EntryKind, make_entry
 from tests.unit.delivery.batches import START_MS, batch, records
 
@@ -50,7 +50,7 @@ class Written:
         self.state.apply(entry)
 
     def told(self, offset: int) -> Timeline:
-        found = project(offset, self.log, self.state.queue.chronicle)
+        found = project(offset, self.log, self.state.queue.outcome_notes)
         assert found is not None
         return found
 
@@ -115,7 +115,7 @@ def test_where_old_voters_are_forgotten_older_messages_are_not_told_as_exact(
 ) -> None:
     old = written.publish()
     for index in range(1, 5):
-        written.state.queue.chronicle.vote(index, ["a", "b", "c"])
+        written.state.queue.outcome_notes.vote(index, ["a", "b", "c"])
 
     assert not written.told(old).exact
 
@@ -125,13 +125,13 @@ def test_what_was_forgotten_of_entries_that_have_gone_makes_nothing_inexact(
 ) -> None:
     for version in range(5):
         written.do(Configure(QueueConfig(ttl_ms=1000 + version)))
-    chronicle = written.state.queue.chronicle
+    outcome_notes = written.state.queue.outcome_notes
 
-    chronicle.trim(len(written.log) + 1)
+    outcome_notes.trim(len(written.log) + 1)
     new = written.publish()
 
     assert written.told(new).exact
-    assert chronicle.noted_from == 0
+    assert outcome_notes.noted_from == 0
 
 
 def test_a_snapshot_without_notes_knows_its_groups_and_promises_nothing_of_older_messages(
@@ -159,15 +159,15 @@ def test_a_commit_that_may_have_done_nothing_hides_no_later_one(written: Written
         written.publish()
     written.do(Committed(1, 150, "nobody", 7))
     effective = written.do(Committed(1, 200))
-    chronicle = written.state.queue.chronicle
-    assert chronicle.did_nothing(effective - 1, 0)
-    forgetful = Chronicle(noted_from=effective)
+    outcome_notes = written.state.queue.outcome_notes
+    assert outcome_notes.did_nothing(effective - 1, 0)
+    forgetful = OutcomeNotes(noted_from=effective)
 
     found = {}
-    for name, known in (("noted", chronicle), ("forgotten", forgetful)):
-        mentions = Mentions(1)
-        mentions.add(written.log, known)
-        found[name] = mentions.find(0)
+    for name, known in (("noted", outcome_notes), ("forgotten", forgetful)):
+        message_entries = MessageEntryIndex(1)
+        message_entries.add(written.log, known)
+        found[name] = message_entries.find(0)
 
     assert effective in found["noted"]
     assert effective in found["forgotten"]

@@ -204,7 +204,7 @@ def test_what_was_granted_to_a_request_that_came_again_is_not_released(office: O
 
     granted = office.told[again]
     assert [grant.offset for grant in granted.grants] == [0, 1]
-    assert office.desk.ack(granted).floor == 2
+    assert office.desk.ack(granted).committed_offset == 2
 
 
 def test_leases_that_are_over_are_proposed_once_and_delivered_again(office: Office) -> None:
@@ -435,7 +435,7 @@ def finish(office: Office) -> None:
             for delivery, _, _, offsets in desk.group(group).leases.dump():
                 office.dispatcher.submit(Settled(group, ACK, [(delivery, offsets)]), None)
         office.run()
-        if all(desk.group(group).floor == desk.state.next_offset for group in (1, 2)):
+        if all(desk.group(group).committed_offset == desk.state.next_offset for group in (1, 2)):
             return
     raise AssertionError("messages are left")
 

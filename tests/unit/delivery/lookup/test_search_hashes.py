@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.entries.records import AppendBatch, encode_records
 from delivery.lookup import search_hashes
 from delivery.lookup.search_hashes import (
@@ -91,7 +91,7 @@ def test_a_traceparent_that_is_none_carries_no_trace_id(value: bytes) -> None:
 
 def test_messages_that_outlived_their_log_are_found_where_they_stand() -> None:
     batch = encode_batch([Record(b"v", message_id="a"), Record(b"v", message_id="b")])
-    body = encode_carried([CarriedBatch(1, [3, 1 << 40], batch)])
+    body = encode_reappended([ReappendedBatch(1, [3, 1 << 40], batch)])
     carried = make_entry(index=1, term=1, time_ms=1, kind=EntryKind.CARRIED, body=body)
 
     found = hashes(carried)

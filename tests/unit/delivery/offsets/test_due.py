@@ -77,9 +77,9 @@ def test_what_is_delayed_holds_back_the_floor_and_nothing_else(desk: Desk) -> No
 
     desk.ack(desk.receive())
 
-    assert desk.group().floor == 1
+    assert desk.group().committed_offset == 1
     desk.wait(1000)
-    assert desk.ack(desk.receive()).floor == 3
+    assert desk.ack(desk.receive()).committed_offset == 3
 
 
 def test_ten_thousand_due_in_one_second_are_released_in_one_entry(desk: Desk) -> None:
@@ -122,7 +122,7 @@ def test_the_floor_passes_what_was_cancelled(desk: Desk) -> None:
 
     desk.cancel(0)
 
-    assert desk.group().floor == 2
+    assert desk.group().committed_offset == 2
 
 
 @pytest.mark.parametrize("ttl_ms", [0, 5_000])
@@ -151,7 +151,7 @@ def test_a_message_that_expires_in_flight_can_be_acked_and_is_not_redelivered(de
     told = desk.settle(1, [(granted.delivery, [1])], reason="bad")
 
     assert told.settles[0].outcome == "expired"
-    assert told.floor == 2
+    assert told.committed_offset == 2
     assert desk.offsets() == []
 
 
@@ -162,7 +162,7 @@ def test_a_message_that_expires_while_it_is_delayed_or_waits_never_comes(desk: D
     desk.wait(10_000)
 
     assert desk.offsets() == []
-    assert desk.group().floor == 2
+    assert desk.group().committed_offset == 2
     assert desk.state.queue.released == 1
 
 

@@ -155,4 +155,4 @@ def test_what_was_delayed_begins_to_wait_when_it_is_due(desk: Desk) -> None:
 def test_receipts_of_every_lane_settle_alike(desk: Desk) -> None:
     desk.publish(5, lanes=[0, 1, 2, 3, 4])
 
-    assert desk.settle(ACK, all_of(desk.receive())).floor == 5
+    assert desk.settle(ACK, all_of(desk.receive())).committed_offset == 5

@@ -83,7 +83,7 @@ def test_giving_a_whole_backlog_to_the_back_costs_each_message_the_same() -> Non
         return desk.nack(desk.receive(50), to_back=True)
 
     first = steps_of(back, 20)
-    while desk.group().ready.heads()[2] is not None and desk.group().tally.nacked < 40_000:
+    while desk.group().ready.heads()[2] is not None and desk.group().counters.nacked < 40_000:
         desk.nack(desk.receive(1000), to_back=True)
 
     assert steps_of(back, 20) <= 2 * first  # two kinds of runs

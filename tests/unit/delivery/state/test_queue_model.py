@@ -49,7 +49,7 @@ from delivery.entries.ops import (
     Unparked,
     encode_ops,
 )
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.entries.records import AppendBatch, encode_records, encode_trim
 from delivery.group.lag import delayed_count, lag_count, lag_ms, would_seek
 from delivery.group.state import GroupState
@@ -207,11 +207,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert result == self.count_of(op, group)
 
     def judge_settles(self, op: Settled, result: SettledResult, group: GroupModel) -> None:
-        before = group.floor
+        before = group.committed_offset
         told = iter(result.settles)
         if op.generation and not group.lets(op.member, op.generation):
             assert {settle.code for settle in result.settles} <= {STALE}
-            assert (result.floor, result.advanced) == (group.floor, False)
+            assert (result.committed_offset, result.advanced) == (group.committed_offset, False)
             return
         for delivery, offsets in op.deliveries:
             for offset in offsets:
@@ -235,7 +235,10 @@ class QueueMachine(RuleBasedStateMachine):
                 else:
                     assert settle.code == OK
                     assert (settle.outcome, settle.attempts, settle.visible_at_ms) == expected
-        assert (result.floor, result.advanced) == (group.floor, group.floor > before)
+        assert (result.committed_offset, result.advanced) == (
+            group.committed_offset,
+            group.committed_offset > before,
+        )
         assert result.in_flight == len(group.leased())
 
     def count_of(self, op: Any, group: GroupModel) -> CountResult | SoughtResult:
@@ -418,7 +421,7 @@ class QueueMachine(RuleBasedStateMachine):
             offset = number % (self.model.end + 3)
             told = would_seek(found, offset)
             self.apply_ops(Sought(group, offset, 0, "", FORCED))
-            assert (found.floor, self.judged) == (
+            assert (found.committed_offset, self.judged) == (
                 told.after,
                 SoughtResult(told.before, told.after, told.replayed, told.skipped),
             )
@@ -447,12 +450,12 @@ class QueueMachine(RuleBasedStateMachine):
         index = max(self.leader.log_start_index, self.index - number % 5)
         needed = self.leader.queue.needed_below(offset)
         assert set(needed) == self.model.should_keep(offset)
-        left = [o for o in needed if self.leader.queue.carried.get(o, 0) < index]
+        left = [o for o in needed if self.leader.queue.reappended.get(o, 0) < index]
         if left and careless:
             batch = encode_columns([b"v"] * len(left))
-            carried = [CarriedBatch(self.now_ms, left, batch)]
-            self.apply(EntryKind.CARRIED, encode_carried(carried))
-            self.model.carried.update(dict.fromkeys(left, self.index))
+            carried = [ReappendedBatch(self.now_ms, left, batch)]
+            self.apply(EntryKind.CARRIED, encode_reappended(carried))
+            self.model.reappended.update(dict.fromkeys(left, self.index))
         self.apply(EntryKind.TRIM, encode_trim(Index(index), Offset(offset)))
         self.model.trim(index, offset)
         self.compare()
@@ -508,11 +511,11 @@ class QueueMachine(RuleBasedStateMachine):
         hidden = [m.offset for m in self.model.stored() if m.hidden]
         assert list(queue.hidden) == hidden
         assert self.leader.log_start_offset == self.model.log_start
-        assert queue.carried == self.model.carried
+        assert queue.reappended == self.model.reappended
         assert [queue.cancelled_count, queue.expired_count] == self.model.withdrawn
         for id_, model in self.model.groups.items():
             group = queue.groups[id_]
-            assert group.floor == model.floor
+            assert group.committed_offset == model.committed_offset
             assert bool(group.halted) == bool(model.halted)
             dead = [(o, d.died_ms, d.attempts, d.reason, d.redrives) for o, d in model.dead.items()]
             told = [(o, d.died_ms, d.attempts, d.reason, d.redrives) for o, d in group.dead.items()]

@@ -182,7 +182,7 @@ class Player:
         group.look()
         lanes = zip(LANES, group.ready.counts(), strict=True)
         ready = ", ".join(f"{count} {lane}" for lane, count in lanes if count)
-        lines = [f"floor {group.floor}; ready: {ready or 'none'}"]
+        lines = [f"floor {group.committed_offset}; ready: {ready or 'none'}"]
         lines[0] += f"; in flight {len(group.leases)}; waiting {len(group.waiting)}"
         lines += [f"halted: {group.halted}"] if group.halted else []
         for offset, letter in group.dead.items():
@@ -233,7 +233,7 @@ class Player:
     def _trim(self, plain: list[str], _given: dict[str, str]) -> list[str]:
         """As a leader does it: what is needed is carried first."""
         self._desk.retain(int(plain[0]))
-        return [f"carried: {' '.join(map(str, sorted(self._desk.queue.carried))) or 'nothing'}"]
+        return [f"carried: {' '.join(map(str, sorted(self._desk.queue.reappended))) or 'nothing'}"]
 
     def _restart(self, _plain: list[str], _given: dict[str, str]) -> list[str]:
         self._desk.restart()

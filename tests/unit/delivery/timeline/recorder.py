@@ -88,7 +88,7 @@ class Recorder:
 
         def trimming(index: int, offset: int) -> None:
             trim(index, offset)
-            for kept in {*queue.carried} - self.kept:
+            for kept in {*queue.reappended} - self.kept:
                 if kept < offset:
                     self.kept.add(kept)
                     self._add(kept, queue.time_ms, "KEPT", log_start=offset)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from delivery.entries.reappended import CarriedBatch, encode_carried
+from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.entries.records import encode_trim
 from delivery.lookup.message_states import STATES, offsets_in, states_of, status_of
 from delivery.lookup.verdict import Around, Subject
@@ -72,16 +72,16 @@ class TimelineMachine(QueueMachine):
             return
         first = stored[number % len(stored)]
         index, offset = first.index, max(int(first.base_offset), self.model.log_start)
-        carried = self.leader.queue.carried
+        carried = self.leader.queue.reappended
         needed = [o for o in self.leader.queue.needed_below(offset) if carried.get(o, 0) < index]
         cut = [o for o, at in carried.items() if at >= index and self.cuts[o] < index - 1]
         left = sorted({*needed, *cut})
         if left and careless:
             told = {o: self.story(o, index) for o in left}
             self.cuts.update({o: story.index for o, story in told.items()})
-            body = encode_carried([*map(self.row, left)], encode_stories(told))
+            body = encode_reappended([*map(self.row, left)], encode_stories(told))
             self.apply(EntryKind.CARRIED, body)
-            self.model.carried.update(dict.fromkeys(left, self.index))
+            self.model.reappended.update(dict.fromkeys(left, self.index))
         elif left:
             self.torn.update(left)
         self.apply(EntryKind.TRIM, encode_trim(Index(index), Offset(offset)))
@@ -90,20 +90,20 @@ class TimelineMachine(QueueMachine):
         self.log = [entry for entry in self.log if entry.index >= start]
         self.compare()
 
-    def row(self, offset: int) -> CarriedBatch:
+    def row(self, offset: int) -> ReappendedBatch:
         """The message as it was stored."""
         holding = holding_entry(self.log, offset)
         assert holding is not None
-        stored = Projection(offset, self.leader.queue.chronicle, holding)._message
-        return CarriedBatch(stored.time_ms, [offset], stored.batch.select([stored.row]).buffer)
+        stored = Projection(offset, self.leader.queue.outcome_notes, holding)._message
+        return ReappendedBatch(stored.time_ms, [offset], stored.batch.select([stored.row]).buffer)
 
     def story(self, offset: int, index: int) -> Any:
         """Told up to the entry before this one, which the log may begin with, or further."""
         upto = self.index if offset % 2 else max(index - 1, 0)
-        chronicle = self.leader.queue.chronicle
+        outcome_notes = self.leader.queue.outcome_notes
         holding = holding_entry(self.log, offset)
         assert holding is not None
-        projection = Projection(offset, chronicle, holding)
+        projection = Projection(offset, outcome_notes, holding)
         upto = max(upto, projection.since)
         for entry in self.log:
             if entry.index <= upto:
@@ -114,7 +114,7 @@ class TimelineMachine(QueueMachine):
     def teardown(self) -> None:
         queue = self.leader.queue
         for offset in range(self.model.end):
-            timeline = project(offset, self.log, queue.chronicle)
+            timeline = project(offset, self.log, queue.outcome_notes)
             if offset < self.leader.log_start_offset and queue.held_in(offset) is None:
                 assert timeline is None or timeline.events
                 continue

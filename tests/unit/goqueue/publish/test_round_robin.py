@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from goqueue import AsyncClient
-from goqueue.publish.round_robin import TOPICS_MAX, Turns
+from goqueue.publish.round_robin import TOPICS_MAX, RoundRobin
 
 PARTITIONS = 6
 
@@ -50,9 +50,9 @@ async def test_one_client_goes_round_in_each_topic(url: str) -> None:
 
 
 def test_the_turns_of_many_topics_are_bounded() -> None:
-    turns = Turns(random.Random(1))
+    round_robin = RoundRobin(random.Random(1))
 
     for number in range(TOPICS_MAX + 10):
-        turns.take(f"topic-{number}")
+        round_robin.take(f"topic-{number}")
 
-    assert len(turns._now) == TOPICS_MAX
+    assert len(round_robin._now) == TOPICS_MAX

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from goqueue.wire.errors import BadName, BadRequest
 from goqueue.wire.ids import MessageId, is_name, validate_topic_name
-from goqueue.wire.types import CLUSTER_GROUP, GROUP_ID_BYTES, GroupId, Offset, TopicId
+from goqueue.wire.types import CLUSTER_GROUP, PARTITION_ID_BYTES, Offset, PartitionId, TopicId
 
 uint64s = st.integers(0, 2**64 - 1)
 topic_ids = st.builds(TopicId, uint64s, uint64s)
-group_ids = st.builds(GroupId, topic_ids, st.integers(0, 2**32 - 1))
+group_ids = st.builds(PartitionId, topic_ids, st.integers(0, 2**32 - 1))
 
 
 @pytest.mark.parametrize("name", ["a", "orders", "0", "A.b_c-d", "x" * 249])
@@ -70,10 +70,10 @@ def test_anything_else_is_no_message_id(text: str) -> None:
 
 
 @given(group_ids)
-def test_a_group_id_survives_packing_and_printing(group: GroupId) -> None:
-    assert len(group.pack()) == GROUP_ID_BYTES
-    assert GroupId.unpack(b"xx" + group.pack(), 2) == group
-    assert GroupId.parse(str(group)) == group
+def test_a_group_id_survives_packing_and_printing(partition_id: PartitionId) -> None:
+    assert len(partition_id.pack()) == PARTITION_ID_BYTES
+    assert PartitionId.unpack(b"xx" + partition_id.pack(), 2) == partition_id
+    assert PartitionId.parse(str(partition_id)) == partition_id
 
 
 def test_the_cluster_group_has_a_fixed_name() -> None:
@@ -83,4 +83,4 @@ def test_the_cluster_group_has_a_fixed_name() -> None:
 @pytest.mark.parametrize("text", ["", "lost+found", "1-2-3", "0000000000000000-0-x", "0-0-0"])
 def test_other_directory_names_are_no_group_ids(text: str) -> None:
     with pytest.raises(ValueError):
-        GroupId.parse(text)
+        PartitionId.parse(text)

@@ -15,7 +15,7 @@ from log.copy.staging import Staging
 from log.disk.files import SyncFailed
 from log.disk.memory import MemoryDisk
 from log.errors import Damaged, EntryDamaged, EntryMissing, InstallRefused
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.file_header import FILE_HEADER_BYTES
 from log.segments.segment import TERM_BYTES, TERMS_SUFFIX
 from log.store.directory import Store
@@ -77,13 +77,13 @@ def copy(
     return staging.finish(manifest)
 
 
-def staging_of(disk: MemoryDisk, log: GroupLog, id: int = 7) -> Staging:
+def staging_of(disk: MemoryDisk, log: PartitionLog, id: int = 7) -> Staging:
     return Staging(disk, log.disk_segments.directory, log.id, log.created_lsn, id)
 
 
 def pull(origin: Store, target: Store, disk: MemoryDisk, committed: int = 1 << 30) -> Install:
     """Copies all of it, and leaves the pin."""
-    export = origin.group(GROUP).export(Index(committed))
+    export = origin.partition_log(GROUP).export(Index(committed))
     manifest = export.open()
     staging = staging_of(disk, group_of(target))
     staging.open(manifest)
@@ -92,7 +92,7 @@ def pull(origin: Store, target: Store, disk: MemoryDisk, committed: int = 1 << 3
     return install
 
 
-def hashes(log: GroupLog) -> dict[int, str]:
+def hashes(log: PartitionLog) -> dict[int, str]:
     return {info.first_index: log.segment_hash(info.first_index) for info in log.segments()}
 
 
@@ -104,8 +104,8 @@ def old_log(disk: MemoryDisk, count: int = 12) -> Store:
     return store
 
 
-def assert_copied(origin: Store, log: GroupLog) -> None:
-    theirs = origin.group(GROUP)
+def assert_copied(origin: Store, log: PartitionLog) -> None:
+    theirs = origin.partition_log(GROUP)
     assert not log.quarantined
     assert frames(everything(log)) == frames(
         [found for found in everything(theirs) if found.index >= log.first_index]
@@ -120,7 +120,7 @@ def assert_copied(origin: Store, log: GroupLog) -> None:
 def test_a_replica_that_is_behind_by_everything_becomes_equal_by_hash(count: int) -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk, count)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.save_hard_state(Term(4), "n2")
 
     log.install(pull(origin, target, disk))
@@ -132,18 +132,18 @@ def test_a_replica_that_is_behind_by_everything_becomes_equal_by_hash(count: int
     assert log.hard_state.term == 4
     assert_copied(origin, log)
     assert len(hashes(log)) > 1
-    assert frames(everything(target.group(OTHER))) == frames([entry(n) for n in (1, 2, 3)])
+    assert frames(everything(target.partition_log(OTHER))) == frames([entry(n) for n in (1, 2, 3)])
 
 
 def test_the_log_goes_on_where_the_copy_ends_and_stays_equal_by_hash() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.install(pull(origin, target, disk, 77))
     flush(target)
     assert log.last_index == 77
 
-    theirs = origin.group(GROUP)
+    theirs = origin.partition_log(GROUP)
     append(theirs, 60, 5)
     flush(origin)
     while log.last_index < theirs.last_index:
@@ -153,7 +153,7 @@ def test_the_log_goes_on_where_the_copy_ends_and_stays_equal_by_hash() -> None:
 
     assert_copied(origin, log)
     target.close()
-    assert_copied(origin, open_store(disk.clone(), seed=5).group(GROUP))
+    assert_copied(origin, open_store(disk.clone(), seed=5).partition_log(GROUP))
 
 
 def test_a_young_log_is_copied_without_a_state() -> None:
@@ -161,16 +161,16 @@ def test_a_young_log_is_copied_without_a_state() -> None:
     target = old_log(disk, 0)
 
     install = pull(origin, target, disk)
-    target.group(GROUP).install(install)
+    target.partition_log(GROUP).install(install)
     flush(target)
 
     assert (install.first_index, install.snapshot_index) == (1, 0)
-    assert_copied(origin, target.group(GROUP))
+    assert_copied(origin, target.partition_log(GROUP))
 
 
 def test_only_what_is_committed_and_needed_is_copied() -> None:
     origin = source(trimmed=0)
-    log = origin.group(GROUP)
+    log = origin.partition_log(GROUP)
     log.trim_to(Index(55))
 
     manifest = log.export(Index(70)).open()
@@ -183,11 +183,11 @@ def test_only_what_is_committed_and_needed_is_copied() -> None:
     earlier = log.export(Index(50)).open()  # the state is of a later entry: not yet committed
     assert (earlier.first_index, earlier.last_index, earlier.snapshot_index) == (1, 50, 0)
     with pytest.raises(EntryMissing):
-        source(trimmed=0, snapshot=0).group(GROUP).export(Index(0)).open()
+        source(trimmed=0, snapshot=0).partition_log(GROUP).export(Index(0)).open()
 
 
 def test_a_damaged_log_is_not_copied() -> None:
-    log = source().group(GROUP)
+    log = source().partition_log(GROUP)
     log.quarantine(Index(70), Index(71), "test")
 
     with pytest.raises(EntryDamaged):
@@ -197,10 +197,10 @@ def test_a_damaged_log_is_not_copied() -> None:
 def test_a_source_that_trims_meanwhile_keeps_what_is_being_copied() -> None:
     origin, disk = source(trimmed=0), MemoryDisk()
     target = old_log(disk)
-    theirs = origin.group(GROUP)
+    theirs = origin.partition_log(GROUP)
     export = theirs.export(Index(90))
     manifest = export.open()
-    staging = staging_of(disk, target.group(GROUP))
+    staging = staging_of(disk, target.partition_log(GROUP))
     staging.open(manifest)
     assert copy(export, staging, manifest, chunks=3) is None
 
@@ -224,7 +224,7 @@ def test_a_source_that_trims_meanwhile_keeps_what_is_being_copied() -> None:
         checkpoint(origin)
     assert theirs.first_index > 80
 
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.install(install)
     flush(target)
     assert log.latest_snapshot() == (60, STATE)
@@ -240,7 +240,7 @@ class Installing:
         self.disk = MemoryDisk()
         self.store = old_log(self.disk, old)
         checkpoint(self.store)
-        log = self.store.group(GROUP)
+        log = self.store.partition_log(GROUP)
         if old > 5:
             log.save_snapshot(Index(4), b"old").run()
         self.old = frames(everything(log))
@@ -259,11 +259,13 @@ class Installing:
         self.moved = len(self.disk.trace)
 
     def theirs(self) -> list[bytes]:
-        return frames([e for e in everything(self.origin.group(GROUP)) if e.index >= self.first])
+        return frames(
+            [e for e in everything(self.origin.partition_log(GROUP)) if e.index >= self.first]
+        )
 
     def go_on(self) -> None:
         """Appends behind it, cuts some of that off, and takes checkpoints."""
-        log = self.store.group(GROUP)
+        log = self.store.partition_log(GROUP)
         for number in range(4):
             log.append([entry(log.last_index + 1, 6, size=150)])
             flush(self.store)
@@ -276,7 +278,7 @@ class Installing:
         checkpoint(self.store)
 
     def check(self, store: Store, operations: int) -> None:
-        log = store.group(GROUP)
+        log = store.partition_log(GROUP)
         assert not log.quarantined, operations
         found = frames(everything(log))
         if found == self.old:
@@ -287,7 +289,9 @@ class Installing:
         assert found[: len(theirs)] == theirs, operations
         assert log.latest_snapshot() == (60, STATE), operations
         assert log.first_index == self.first
-        assert frames(everything(store.group(OTHER))) == frames([entry(n) for n in (1, 2, 3)])
+        assert frames(everything(store.partition_log(OTHER))) == frames(
+            [entry(n) for n in (1, 2, 3)]
+        )
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
@@ -304,10 +308,10 @@ def test_power_may_go_between_any_two_steps_of_an_install(
         after = MemoryDisk.replay(trace[:operations]).crash(rng, keep=keep)
         store = open_store(after, seed=operations)
         run.check(store, operations)
-        log = store.group(GROUP)
+        log = store.partition_log(GROUP)
         log.append([entry(log.last_index + 1, 9)])
         flush(store)
-        again = open_store(after.crash(rng, keep=0.0), seed=operations + 1).group(GROUP)
+        again = open_store(after.crash(rng, keep=0.0), seed=operations + 1).partition_log(GROUP)
         assert not again.quarantined
         assert frames(everything(again)) == frames(everything(log))
 
@@ -364,7 +368,7 @@ def test_a_process_killed_between_any_two_steps_of_an_install_finds_the_old_or_t
 def test_a_checkpoint_that_was_out_during_an_install_changes_nothing_of_it() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     install = pull(origin, target, disk)
     job = target.take_checkpoint()
     assert job is not None
@@ -376,9 +380,11 @@ def test_a_checkpoint_that_was_out_during_an_install_changes_nothing_of_it() -> 
     flush(target)
 
     for after in (disk.clone(), disk.crash(random.Random(2), keep=0.0)):
-        assert_copied(origin, open_store(after, seed=8).group(GROUP))
+        assert_copied(origin, open_store(after, seed=8).partition_log(GROUP))
     checkpoint(target)
-    assert_copied(origin, open_store(disk.crash(random.Random(2), keep=0.0), seed=8).group(GROUP))
+    assert_copied(
+        origin, open_store(disk.crash(random.Random(2), keep=0.0), seed=8).partition_log(GROUP)
+    )
 
 
 def test_files_that_wait_to_be_dropped_are_not_dropped_from_the_copy() -> None:
@@ -444,10 +450,10 @@ def test_entries_that_differ_from_a_committed_one_go_and_those_after_them() -> N
     origin, disk = source(), MemoryDisk()
     target = old_log(disk, 95)  # of term 1, where the copy's last entry is of term 3
 
-    target.group(GROUP).install(pull(origin, target, disk))
+    target.partition_log(GROUP).install(pull(origin, target, disk))
     flush(target)
 
-    assert_copied(origin, target.group(GROUP))
+    assert_copied(origin, target.partition_log(GROUP))
 
 
 def test_a_log_that_holds_the_copys_last_entry_is_left_alone() -> None:
@@ -457,9 +463,9 @@ def test_a_log_that_holds_the_copys_last_entry_is_left_alone() -> None:
     flush(target)
 
     with pytest.raises(InstallRefused):
-        target.group(GROUP).install(pull(origin, target, disk))
+        target.partition_log(GROUP).install(pull(origin, target, disk))
 
-    assert target.group(GROUP).last_index == 92
+    assert target.partition_log(GROUP).last_index == 92
 
 
 def test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log() -> None:
@@ -476,14 +482,14 @@ def test_what_was_acknowledged_beyond_the_copy_stays_in_a_damaged_log() -> None:
     assert not log.quarantined
     assert log.last_index == 94
     for store in (target, open_store(disk.crash(random.Random(1), keep=0.0), seed=2)):
-        assert frames(everything(store.group(GROUP)))[-4:] == frames(
+        assert frames(everything(store.partition_log(GROUP)))[-4:] == frames(
             [entry(n, 3) for n in range(91, 95)]
         )
 
 
 def damage_term(store: Store, disk: MemoryDisk, index: int) -> None:
     """Zeroes an entry's term in the term index."""
-    segments = store.group(GROUP).disk_segments.chain
+    segments = store.partition_log(GROUP).disk_segments.chain
     segment = next(one for one in segments if one.first_index <= index <= one.last_index)
     end = FILE_HEADER_BYTES + (index - segment.first_index + 1) * TERM_BYTES
     disk.content(segment.path(TERMS_SUFFIX))[end - 8 : end] = bytes(8)
@@ -544,9 +550,9 @@ def test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect() -> Non
     flush(target)
 
     assert (log.last_index, log.suspect, log.damaged) == (90, True, (91, 91))
-    after = open_store(disk.crash(random.Random(1), keep=0.0), seed=2).group(GROUP)
+    after = open_store(disk.crash(random.Random(1), keep=0.0), seed=2).partition_log(GROUP)
     assert (after.last_index, after.suspect) == (90, True)
-    log.trust()
+    log.clear_suspect()
     assert (log.suspect, log.quarantined) == (False, False)
 
 
@@ -587,7 +593,7 @@ def test_a_source_tells_the_terms_of_entries_not_what_a_damaged_index_has() -> N
 def test_a_log_cut_at_damage_stays_quarantined_until_all_it_acknowledged_is_back() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk, 12)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.quarantine(Index(13), Index(99), "the end is damaged")
 
     log.install(pull(origin, target, disk))
@@ -595,9 +601,9 @@ def test_a_log_cut_at_damage_stays_quarantined_until_all_it_acknowledged_is_back
 
     assert log.damaged == (91, 99)
     reopened = open_store(disk.crash(random.Random(1), keep=0.0), seed=2)
-    assert reopened.group(GROUP).damaged == (91, 99)
+    assert reopened.partition_log(GROUP).damaged == (91, 99)
     for store in (target, reopened):
-        again = store.group(GROUP)
+        again = store.partition_log(GROUP)
         append(again, 8, 3)
         assert again.quarantined
         append(again, 1, 3)
@@ -607,14 +613,14 @@ def test_a_log_cut_at_damage_stays_quarantined_until_all_it_acknowledged_is_back
 def test_a_log_of_which_nobody_knows_how_much_is_lost_is_suspect_behind_the_copy() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk, 12)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.quarantine(Index(13), Index(UNKNOWN_END), "the write-ahead log was set aside")
 
     log.install(pull(origin, target, disk))
     flush(target)
 
     for store in (target, open_store(disk.crash(random.Random(1), keep=0.0), seed=2)):
-        found = store.group(GROUP)
+        found = store.partition_log(GROUP)
         assert not found.quarantined
         assert found.suspect
         assert found.last_index == 90
@@ -631,9 +637,9 @@ def test_a_flipped_bit_in_a_copied_file_is_found_and_the_file_is_copied_anew(
 ) -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    export = origin.group(GROUP).export(Index(90))
+    export = origin.partition_log(GROUP).export(Index(90))
     manifest = export.open()
-    staging = staging_of(disk, target.group(GROUP))
+    staging = staging_of(disk, target.partition_log(GROUP))
     staging.open(manifest)
     for segment in manifest.segments[:3]:
         [spoilt] = [part for part in segment.parts() if part.kind == kind]
@@ -648,17 +654,17 @@ def test_a_flipped_bit_in_a_copied_file_is_found_and_the_file_is_copied_anew(
 
     install = copy(export, staging, manifest)
     assert install is not None
-    target.group(GROUP).install(install)
+    target.partition_log(GROUP).install(install)
     flush(target)
-    assert_copied(origin, target.group(GROUP))
+    assert_copied(origin, target.partition_log(GROUP))
 
 
 def test_a_damaged_state_is_not_believed() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    export = origin.group(GROUP).export(Index(90))
+    export = origin.partition_log(GROUP).export(Index(90))
     manifest = export.open()
-    staging = staging_of(disk, target.group(GROUP))
+    staging = staging_of(disk, target.partition_log(GROUP))
     staging.open(manifest)
     part = manifest.state_part()
 
@@ -671,7 +677,7 @@ def test_a_damaged_state_is_not_believed() -> None:
 
 def test_a_copy_goes_on_where_it_was_interrupted_and_nothing_torn_is_kept() -> None:
     origin = source()
-    theirs = origin.group(GROUP)
+    theirs = origin.partition_log(GROUP)
     export = theirs.export(Index(90))
     manifest = export.open()
     chunks = sum(-(-part.size_bytes // 100) for part in manifest.parts())
@@ -680,22 +686,22 @@ def test_a_copy_goes_on_where_it_was_interrupted_and_nothing_torn_is_kept() -> N
     for done in range(0, chunks, 5):
         disk = MemoryDisk()
         target = old_log(disk)
-        staging = staging_of(disk, target.group(GROUP), 7)
+        staging = staging_of(disk, target.partition_log(GROUP), 7)
         staging.open(manifest)
         assert copy(export, staging, manifest, chunks=done) is None or done >= chunks - 5
 
         after = disk.crash(rng)
         reopened = open_store(after, seed=2)
-        again = staging_of(after, reopened.group(GROUP), 8)
+        again = staging_of(after, reopened.partition_log(GROUP), 8)
         again.open(manifest)
         try:
             install = copy(export, again, manifest)
         except Damaged:  # a torn file is given up, and comes whole the next time
             install = copy(export, again, manifest)
         assert install is not None
-        reopened.group(GROUP).install(install)
+        reopened.partition_log(GROUP).install(install)
         flush(reopened)
-        assert_copied(origin, reopened.group(GROUP))
+        assert_copied(origin, reopened.partition_log(GROUP))
 
 
 def test_a_copied_file_whose_sync_failed_is_not_taken_for_copied() -> None:
@@ -703,8 +709,8 @@ def test_a_copied_file_whose_sync_failed_is_not_taken_for_copied() -> None:
     for number in range(100):
         origin, disk = source(), MemoryDisk()
         target = old_log(disk)
-        log = target.group(GROUP)
-        manifest = (export := origin.group(GROUP).export(Index(90))).open()
+        log = target.partition_log(GROUP)
+        manifest = (export := origin.partition_log(GROUP).export(Index(90))).open()
         staging = staging_of(disk, log)
         staging.open(manifest)
         disk.fault = refused("fdatasync", ".incoming", after=number)
@@ -724,7 +730,7 @@ def test_a_copied_file_whose_sync_failed_is_not_taken_for_copied() -> None:
         flush(target)
         checkpoint(target)
         after = open_store(disk.crash(random.Random(number), keep=0.0), seed=2)
-        assert_copied(origin, after.group(GROUP))
+        assert_copied(origin, after.partition_log(GROUP))
     raise AssertionError("it always fails")
 
 
@@ -733,13 +739,13 @@ def test_whole_segments_of_an_interrupted_copy_are_not_copied_again_also_from_an
 ):
     first, second, disk = source(), source(trimmed=20), MemoryDisk()
     target = old_log(disk)
-    manifest = (export := first.group(GROUP).export(Index(80))).open()
-    staging = staging_of(disk, target.group(GROUP))
+    manifest = (export := first.partition_log(GROUP).export(Index(80))).open()
+    staging = staging_of(disk, target.partition_log(GROUP))
     staging.open(manifest)
     copy(export, staging, manifest)
 
-    other = second.group(GROUP).export(Index(90)).open()
-    again = staging_of(disk, target.group(GROUP), 99)
+    other = second.partition_log(GROUP).export(Index(90)).open()
+    again = staging_of(disk, target.partition_log(GROUP), 99)
     again.open(other)
 
     sealed = [segment for segment in other.segments if segment in manifest.segments]
@@ -753,12 +759,12 @@ def test_whole_segments_of_an_interrupted_copy_are_not_copied_again_also_from_an
 def test_leftovers_of_a_copy_are_never_taken_for_the_log() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    before = frames(everything(target.group(GROUP)))
+    before = frames(everything(target.partition_log(GROUP)))
     pull(origin, target, disk)
     target.close()
 
     reopened = open_store(disk.clone(), seed=4)
-    log = reopened.group(GROUP)
+    log = reopened.partition_log(GROUP)
     assert frames(everything(log)) == before
     assert log.latest_snapshot() is None
     assert staging_of(disk, log).remove() > 3
@@ -769,21 +775,21 @@ def test_leftovers_of_a_copy_are_never_taken_for_the_log() -> None:
 def test_a_second_copy_begun_after_an_install_is_not_taken_for_the_first() -> None:
     origin, disk = source(), MemoryDisk()
     target = old_log(disk)
-    log = target.group(GROUP)
+    log = target.partition_log(GROUP)
     log.install(pull(origin, target, disk))
     flush(target)
-    export = origin.group(GROUP).export(Index(90))
+    export = origin.partition_log(GROUP).export(Index(90))
     manifest = export.open()
     second = staging_of(disk, log, 8)
     second.open(manifest)
     copy(export, second, manifest, chunks=4)
 
     for after in (disk.clone(), disk.crash(random.Random(6)), disk.crash(random.Random(7))):
-        assert_copied(origin, open_store(after, seed=3).group(GROUP))
+        assert_copied(origin, open_store(after, seed=3).partition_log(GROUP))
 
 
 def test_a_list_that_describes_no_replica_is_refused() -> None:
-    manifest = source().group(GROUP).export(Index(90)).open()
+    manifest = source().partition_log(GROUP).export(Index(90)).open()
     assert not manifest.problem()
     assert replace(manifest, segments=()).problem()
     assert replace(manifest, segments=manifest.segments[1:]).problem()

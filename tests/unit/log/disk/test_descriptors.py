@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, TopicId
+from goqueue.wire.types import Index, PartitionId, TopicId
 from log.disk.descriptors import Descriptors
 from log.disk.files import SyncFailed
 from log.disk.memory import MemoryDisk
@@ -30,7 +30,7 @@ CONFIG = replace(
 )
 HEADER_MOST = 64
 """A snapshot's header is the group's own."""
-PARTITIONS = [GroupId(TopicId(0xABC, 2), number) for number in range(6)]
+PARTITIONS = [PartitionId(TopicId(0xABC, 2), number) for number in range(6)]
 
 
 class ForgetfulDisk(MemoryDisk):
@@ -69,8 +69,8 @@ class ForgetfulDisk(MemoryDisk):
 def written(disk: MemoryDisk, **settings: int) -> Store:
     """Six partitions, one entry each, in segments that no checkpoint has synced."""
     store = open_store(disk, replace(CONFIG, **settings))
-    for group in PARTITIONS:
-        append(group_of(store, group))
+    for partition_id in PARTITIONS:
+        append(group_of(store, partition_id))
         flush(store)
     return store
 
@@ -84,8 +84,8 @@ def whole(disk: MemoryDisk, path: str) -> bytes:
         disk.close(handle)
 
 
-def segment_of(store: Store, group: GroupId) -> str:
-    return store.group(group).disk_segments.chain[-1].path()
+def segment_of(store: Store, partition_id: PartitionId) -> str:
+    return store.partition_log(partition_id).disk_segments.chain[-1].path()
 
 
 def test_a_checkpoint_is_told_of_a_write_back_that_failed_before_it() -> None:
@@ -104,9 +104,11 @@ def test_a_checkpoint_is_told_of_a_write_back_that_failed_before_it() -> None:
     store.complete_checkpoint(job, caught.value)
     assert store.failed is caught.value
     again = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
-    for group in PARTITIONS:
-        assert not again.group(group).quarantined
-        assert frames(everything(again.group(group))) == frames(everything(store.group(group)))
+    for partition_id in PARTITIONS:
+        assert not again.partition_log(partition_id).quarantined
+        assert frames(everything(again.partition_log(partition_id))) == frames(
+            everything(store.partition_log(partition_id))
+        )
 
 
 def test_where_too_many_files_are_unsynced_one_is_synced_before_it_is_closed() -> None:
@@ -120,8 +122,8 @@ def test_where_too_many_files_are_unsynced_one_is_synced_before_it_is_closed() -
 
     assert checkpoint(store)
     again = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
-    assert frames(everything(again.group(PARTITIONS[0]))) == frames(
-        everything(store.group(PARTITIONS[0]))
+    assert frames(everything(again.partition_log(PARTITIONS[0]))) == frames(
+        everything(store.partition_log(PARTITIONS[0]))
     )
 
 
@@ -130,7 +132,7 @@ def test_a_failure_that_such_a_sync_is_told_fails_the_store() -> None:
     store = written(disk, descriptors_unsynced_max=len(PARTITIONS) * 2)
     disk.write_back_fails(segment_of(store, PARTITIONS[0]))
 
-    append(group_of(store, GroupId(TopicId(0xABC, 3), 0)))
+    append(group_of(store, PartitionId(TopicId(0xABC, 3), 0)))
     flush(store)
 
     assert isinstance(store.failed, SyncFailed)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, TopicId
+from goqueue.wire.types import Index, PartitionId, TopicId
 from log.disk.descriptors import Descriptors
 from log.disk.memory import MemoryDisk
 from log.errors import Damaged
 from log.segments.block_file import BlockFile, Run
 from log.segments.hash_file import KINDS, HashFile, offset_of
-from log.segments.message_entry_index import MentionFile
+from log.segments.message_entry_index import MessageEntryFile
 
-GROUP = GroupId(TopicId(1, 2), 3)
+GROUP = PartitionId(TopicId(1, 2), 3)
 BASE = "/data/0000000000000005"
 
 
@@ -30,9 +30,11 @@ class Kind:
     append: Callable[[Any, Run, int], None]
     read: Callable[[Any], list[int]]
 
-    def open(self, disk: MemoryDisk, *, group: GroupId = GROUP, last: int = 100) -> BlockFile[Any]:
+    def open(
+        self, disk: MemoryDisk, *, partition_id: PartitionId = GROUP, last: int = 100
+    ) -> BlockFile[Any]:
         """As it is found when it is opened anew."""
-        found = self.file(Descriptors(disk, 10, write=True), BASE, group, Index(5))
+        found = self.file(Descriptors(disk, 10, write=True), BASE, partition_id, Index(5))
         found.load(last)
         return found
 
@@ -51,11 +53,11 @@ def _hashes(file: HashFile) -> list[int]:
     return found
 
 
-def _append_mention(file: MentionFile, run: Run, number: int) -> None:
+def _append_message_entry(file: MessageEntryFile, run: Run, number: int) -> None:
     file.append(run, array("Q", [number]), b"%d" % number)
 
 
-def _mentions(file: MentionFile) -> list[int]:
+def _mentions(file: MessageEntryFile) -> list[int]:
     found = []
     for block in file.blocks:
         (row,), apart = file.find(block, [(0, 1 << 40)])
@@ -66,7 +68,7 @@ def _mentions(file: MentionFile) -> list[int]:
 
 KINDS_OF_FILE = [
     Kind(HashFile, _append_hash, _hashes),
-    Kind(MentionFile, _append_mention, _mentions),
+    Kind(MessageEntryFile, _append_message_entry, _mentions),
 ]
 
 
@@ -148,7 +150,7 @@ def test_every_flipped_byte_is_met_by_reading_or_ends_the_file(
 def test_the_file_of_another_group_or_segment_is_not_believed(kind: Kind, disk: MemoryDisk) -> None:
     kind.append(kind.open(disk), Run(5, 9, 1, 7), 1)
 
-    assert kind.open(disk, group=GroupId(TopicId(1, 2), 4)).blocks == ()
+    assert kind.open(disk, partition_id=PartitionId(TopicId(1, 2), 4)).blocks == ()
 
 
 def test_a_file_that_is_removed_begins_anew(kind: Kind, disk: MemoryDisk) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, Offset
+from goqueue.wire.types import Index, Offset, PartitionId
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import EntryDamaged
@@ -41,23 +41,23 @@ def expected(log: list[Entry], offset: int) -> int | None:
 def test_searches_are_right_whatever_was_appended_cut_and_searched_before(seed: int) -> None:
     rng = random.Random(seed)
     store = open_store(MemoryDisk(), replace(LARGE, segment_bytes=rng.choice((600, 1 << 20))))
-    group = store.create_group(GROUP)
+    partition_log = store.create_log(GROUP)
     log: list[Entry] = []
     for _ in range(60):
         if log and rng.random() < 0.2:
             index = rng.randint(max(1, len(log) - 20), len(log))
-            group.truncate_from(Index(index))
+            partition_log.truncate_from(Index(index))
             del log[index - 1 :]
         records = rng.random() < 0.4
         for _ in range(rng.randint(1, 12)):
             entry = next_entry(log, records=records)
-            group.append([entry])
+            partition_log.append([entry])
             log.append(entry)
         if rng.random() < 0.7:
             flush(store)
         for _ in range(5):
             offset = rng.randint(0, 2 * len(log))
-            assert group.locate_offset(Offset(offset)) == expected(log, offset)
+            assert partition_log.locate_offset(Offset(offset)) == expected(log, offset)
 
 
 def test_a_run_without_records_is_read_by_the_first_search_only(
@@ -65,13 +65,13 @@ def test_a_run_without_records_is_read_by_the_first_search_only(
 ) -> None:
     disk = MemoryDisk()
     store = open_store(disk, LARGE)
-    group = store.create_group(GROUP)
+    partition_log = store.create_log(GROUP)
     log: list[Entry] = []
     for number in range(2000):
         log.append(next_entry(log, records=number < 20))
-    group.append(log)
+    partition_log.append(log)
     flush(store)
-    [segment] = group.disk_segments.chain
+    [segment] = partition_log.disk_segments.chain
     read: list[int] = []
     frames = segment._frames
 
@@ -81,12 +81,12 @@ def test_a_run_without_records_is_read_by_the_first_search_only(
             yield entry
 
     monkeypatch.setattr(segment, "_frames", counted)
-    assert group.locate_offset(Offset(38)) == 20
+    assert partition_log.locate_offset(Offset(38)) == 20
     assert len(read) > 1900
     read.clear()
 
-    assert group.locate_offset(Offset(38)) == 20
-    assert group.locate_offset(Offset(3)) == 2
+    assert partition_log.locate_offset(Offset(38)) == 20
+    assert partition_log.locate_offset(Offset(3)) == 2
     assert len(read) < 60
 
 
@@ -97,15 +97,15 @@ def test_a_search_loads_the_index_of_the_segment_that_it_ends_in_and_of_no_later
     disk = MemoryDisk()
     config = replace(LARGE, segment_bytes=1200)
     store = open_store(disk, config)
-    group = store.create_group(GROUP)
+    partition_log = store.create_log(GROUP)
     log: list[Entry] = []
     for number in range(400):
         log.append(next_entry(log, records=number % 2 == (0 if records_first else 1)))
-    group.append(log)
+    partition_log.append(log)
     flush(store)
     store.close()
-    group = open_store(disk, config).group(GROUP)
-    segments = group.disk_segments
+    partition_log = open_store(disk, config).partition_log(GROUP)
+    segments = partition_log.disk_segments
     assert len(segments.chain) > 20
     loaded: list[int] = []
     load = Segment._load_index
@@ -115,9 +115,9 @@ def test_a_search_loads_the_index_of_the_segment_that_it_ends_in_and_of_no_later
         return load(segment)
 
     monkeypatch.setattr(Segment, "_load_index", counted)
-    offset, last = Offset(10), group.spilled_index
+    offset, last = Offset(10), partition_log.spilled_index
 
-    if any(segment.quiet.lowest is None for segment in segments.chain):
+    if any(segment.empty_run.lowest is None for segment in segments.chain):
         assert not segments.searches.is_at_hand(offset, 1, last)
         segments.searches.fetch_for_offset(offset, 1, last)  # learns with which records they begin
     loaded.clear()
@@ -126,20 +126,20 @@ def test_a_search_loads_the_index_of_the_segment_that_it_ends_in_and_of_no_later
     segments.searches.fetch_for_offset(offset, 1, last)
     assert segments.searches.is_at_hand(offset, 1, last)
 
-    assert group.locate_offset(offset) == expected(log, offset)
+    assert partition_log.locate_offset(offset) == expected(log, offset)
     assert loaded == [1]
     segments.searches.fetch_for_time(200, 1, last)
     assert segments.searches.is_time_at_hand(200)
     loaded.clear()
-    assert group.locate_time(200) == 200
+    assert partition_log.locate_time(200) == 200
     assert loaded == []
 
 
 def test_a_segment_whose_first_records_were_cut_is_searched_for_what_took_their_place() -> None:
     store = open_store(MemoryDisk(), LARGE)
-    group = store.create_group(GROUP)
+    partition_log = store.create_log(GROUP)
     log = [next_entry([], records=False)]
-    group.append(log)
+    partition_log.append(log)
     first = make_entry(
         index=Index(2),
         term=1,
@@ -149,40 +149,40 @@ def test_a_segment_whose_first_records_were_cut_is_searched_for_what_took_their_
         record_count=2,
         body=b"x",
     )
-    group.append([first])
+    partition_log.append([first])
     flush(store)
-    group.evict(0)
-    assert group.locate_offset(Offset(50)) is None
-    assert group.disk_segments.chain[0].quiet.lowest == 100
+    partition_log.evict(0)
+    assert partition_log.locate_offset(Offset(50)) is None
+    assert partition_log.disk_segments.chain[0].empty_run.lowest == 100
 
-    group.truncate_from(first.index)
-    group.append([next_entry(log, records=True)])
+    partition_log.truncate_from(first.index)
+    partition_log.append([next_entry(log, records=True)])
     flush(store)
-    group.evict(0)
+    partition_log.evict(0)
 
-    assert group.locate_offset(Offset(50)) == first.index
+    assert partition_log.locate_offset(Offset(50)) == first.index
 
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_a_search_that_meets_damage_tells_which_entry_is_to_be_healed(by_time: bool) -> None:
     disk = MemoryDisk()
     store = open_store(disk, LARGE)
-    group = store.create_group(GROUP)
+    partition_log = store.create_log(GROUP)
     log: list[Entry] = []
     for number in range(40):
         log.append(next_entry(log, records=number < 20))
-    group.append(log)
+    partition_log.append(log)
     flush(store)
-    told: list[GroupId] = []
+    told: list[PartitionId] = []
     store.on_damaged = told.append
-    at = group.disk_segments.chain[0]._claimed(30)[0]
+    at = partition_log.disk_segments.chain[0]._claimed(30)[0]
     disk.content(f"/data/node/groups/{GROUP}/0000000000000001.segment")[at + 40] ^= 1
 
     with pytest.raises(EntryDamaged) as raised:
         if by_time:
-            group.locate_time(30)
+            partition_log.locate_time(30)
         else:
-            group.locate_offset(Offset(38))
+            partition_log.locate_offset(Offset(38))
 
     assert (raised.value.data["first"], raised.value.data["last"]) == (30, 30)
-    assert (group.damaged, told) == ((30, 30), [GROUP])
+    assert (partition_log.damaged, told) == ((30, 30), [GROUP])

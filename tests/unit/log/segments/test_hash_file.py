@@ -6,13 +6,13 @@ from array import array
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, TopicId
+from goqueue.wire.types import Index, PartitionId, TopicId
 from log.disk.descriptors import Descriptors
 from log.disk.memory import MemoryDisk
 from log.segments.block_file import Run
 from log.segments.hash_file import HashFile, offset_of
 
-GROUP = GroupId(TopicId(1, 2), 3)
+GROUP = PartitionId(TopicId(1, 2), 3)
 BASE = "/data/0000000000000005"
 
 

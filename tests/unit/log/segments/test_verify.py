@@ -12,7 +12,7 @@ from goqueue.wire.types import Index
 from log.disk.memory import MemoryDisk
 from log.entry import Entry
 from log.errors import WalDamaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.segment import OFFSETS_SUFFIX, SEGMENT_SUFFIX, SUFFIXES, TERMS_SUFFIX, Segment
 from log.segments.verify import Findings, mend
 from log.store.directory import Store
@@ -45,7 +45,7 @@ def cut(content: bytearray, rng: random.Random) -> None:
 DAMAGES: dict[str, Damage] = {"flip": flip, "zeros": zeros, "junk": junk, "cut": cut}
 
 
-def written() -> tuple[MemoryDisk, Store, GroupLog]:
+def written() -> tuple[MemoryDisk, Store, PartitionLog]:
     disk = MemoryDisk()
     store = open_store(disk, CONFIG)
     log = group_of(store)
@@ -56,7 +56,7 @@ def written() -> tuple[MemoryDisk, Store, GroupLog]:
     return disk, store, log
 
 
-def verify(log: GroupLog, segment: Segment, entries: list[Entry] | None = None) -> Findings:
+def verify(log: PartitionLog, segment: Segment, entries: list[Entry] | None = None) -> Findings:
     seen = entries if entries is not None else []
     pass_ = log.disk_segments.verification(segment, segment.last_index, seen.append)
     while pass_.step():
@@ -220,7 +220,7 @@ def test_the_write_ahead_log_of_a_running_node_is_verified_and_renewed() -> None
 
         assert not disk.exists(path), kind
         check(store)
-        assert everything(open_store(disk.clone(), CONFIG).group(log.id)) == everything(log)
+        assert everything(open_store(disk.clone(), CONFIG).partition_log(log.id)) == everything(log)
 
 
 def test_a_file_of_the_write_ahead_log_that_was_deleted_is_made_good() -> None:
@@ -242,7 +242,7 @@ def test_a_file_of_the_write_ahead_log_that_was_deleted_is_made_good() -> None:
         checkpoint(store)
 
     check(store)
-    assert everything(open_store(disk.clone(), CONFIG).group(log.id)) == everything(log)
+    assert everything(open_store(disk.clone(), CONFIG).partition_log(log.id)) == everything(log)
 
 
 # -- mending beside the writer

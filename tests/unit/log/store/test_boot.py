@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from log.disk.files import OsDisk
 from log.disk.memory import MemoryDisk
 from log.store.directory import Store
@@ -28,14 +28,18 @@ def relaxed_store(disk: MemoryDisk) -> Store:
     """One relaxed group and one that is not, each with a synced entry."""
     store = open_store(disk)
     group_of(store, GROUP).relaxed = True
-    for group in (GROUP, OTHER):
-        append(group_of(store, group))
+    for partition_id in (GROUP, OTHER):
+        append(group_of(store, partition_id))
     flush(store)
     return store
 
 
-def suspects(store: Store) -> list[GroupId]:
-    return [group for group in store.groups() if store.group(group).suspect]
+def suspects(store: Store) -> list[PartitionId]:
+    return [
+        partition_id
+        for partition_id in store.partition_ids()
+        if store.partition_log(partition_id).suspect
+    ]
 
 
 def test_relaxed_group_alone_is_suspect_after_a_power_cut() -> None:
@@ -46,7 +50,7 @@ def test_relaxed_group_alone_is_suspect_after_a_power_cut() -> None:
 
     assert store.unclean_boot
     assert suspects(store) == [GROUP]
-    assert store.group(GROUP).relaxed
+    assert store.partition_log(GROUP).relaxed
 
 
 def test_killed_process_leaves_nobody_suspect() -> None:
@@ -63,7 +67,7 @@ def test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot() -> None:
     """Pages that it was to save pass for clean, and the kernel may let go of them."""
     disk = MemoryDisk()
     store = relaxed_store(disk)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     append(log)
     write(store, 1000)
     assert log.durable_index == 2
@@ -77,10 +81,10 @@ def test_failed_sync_leaves_relaxed_groups_suspect_in_the_same_boot() -> None:
 
     left = disk.clone()
     again = open_store(left)
-    assert again.group(GROUP).last_index == 1
+    assert again.partition_log(GROUP).last_index == 1
     assert suspects(again) == [GROUP]
 
-    again.group(GROUP).trust()
+    again.partition_log(GROUP).clear_suspect()
     flush(again)
     assert suspects(open_store(left.clone())) == []
 
@@ -107,7 +111,7 @@ def test_suspicion_lasts_until_it_is_lifted_durably() -> None:
     store = open_store(disk)
     assert suspects(store) == [GROUP]
 
-    store.group(GROUP).trust()
+    store.partition_log(GROUP).clear_suspect()
     assert suspects(open_store(disk.clone())) == [GROUP]
     flush(store)
 
@@ -121,20 +125,20 @@ def test_suspicion_and_durability_survive_new_files_and_checkpoints() -> None:
     store = open_store(disk)
     files = store.wal_files
     for _ in range(40):
-        append(store.group(GROUP), size=100)
+        append(store.partition_log(GROUP), size=100)
         flush(store)
     assert store.wal_files > files
     checkpoint(store)
 
     again = open_store(disk.clone())
     assert suspects(again) == [GROUP]
-    assert again.group(GROUP).relaxed
+    assert again.partition_log(GROUP).relaxed
 
 
 def test_group_that_is_relaxed_no_longer_has_synced_what_it_had_written() -> None:
     disk = MemoryDisk()
     store = relaxed_store(disk)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     append(log)
     job = write(store, 1000)
     assert not job.synced
@@ -146,22 +150,22 @@ def test_group_that_is_relaxed_no_longer_has_synced_what_it_had_written() -> Non
 
     after = open_store(disk.crash(random.Random(1), keep=0.0))
     assert suspects(after) == []
-    assert after.group(GROUP).last_index == 2
+    assert after.partition_log(GROUP).last_index == 2
 
 
 def test_snapshot_beyond_a_log_that_lost_its_end_is_deleted() -> None:
     disk = MemoryDisk()
     store = relaxed_store(disk)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     append(log)
     write(store, 1000)
     for index in (1, 2):
         log.save_snapshot(Index(index), b"state").run()
 
     after = open_store(disk.crash(random.Random(1), keep=0.0))
-    append(after.group(GROUP), 2, term=2)
+    append(after.partition_log(GROUP), 2, term=2)
 
-    assert after.group(GROUP).latest_snapshot() == (1, b"state")
+    assert after.partition_log(GROUP).latest_snapshot() == (1, b"state")
 
 
 def test_log_of_a_release_without_boot_ids_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +179,7 @@ def test_log_of_a_release_without_boot_ids_is_read(monkeypatch: pytest.MonkeyPat
     assert not store.unclean_boot
     assert suspects(store) == []
     assert suspects(open_store(disk.clone())) == []
-    assert store.group(GROUP).last_index == 1
+    assert store.partition_log(GROUP).last_index == 1
 
 
 def test_machine_tells_one_boot_id_while_it_runs() -> None:

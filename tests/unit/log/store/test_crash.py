@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.types import Index, PartitionId, Term
 from log.disk.memory import MemoryDisk
 from log.entry import Entry
 from log.store.directory import Store
@@ -35,19 +35,21 @@ class Workload:
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.must: list[tuple[int, dict[GroupId, list[bytes]], dict[GroupId, Term]]] = []
-        self.may: dict[GroupId, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
+        self.must: list[tuple[int, dict[PartitionId, list[bytes]], dict[PartitionId, Term]]] = []
+        self.may: dict[PartitionId, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
         self.store = open_store(self.disk, CONFIG)
-        for group in (GROUP, OTHER):
-            group_of(self.store, group)
+        for partition_id in (GROUP, OTHER):
+            group_of(self.store, partition_id)
         self.flush()
 
-    def change(self, group: GroupId, entries: list[Entry], *, truncate: int | None = None) -> None:
-        log = self.store.group(group)
+    def change(
+        self, partition_id: PartitionId, entries: list[Entry], *, truncate: int | None = None
+    ) -> None:
+        log = self.store.partition_log(partition_id)
         if truncate is not None:
             log.truncate_from(Index(truncate))
         log.append(entries)
-        self.may[group].append(frames(everything(log, WHOLE)))
+        self.may[partition_id].append(frames(everything(log, WHOLE)))
 
     def flush(self) -> None:
         flush(self.store)
@@ -55,31 +57,37 @@ class Workload:
 
     def acked(self) -> None:
         """From here on in the trace, the current content may not be lost."""
-        logs = {group: self.store.group(group) for group in (GROUP, OTHER)}
-        durable = {group: frames(everything(log, WHOLE)) for group, log in logs.items()}
-        terms = {group: log.hard_state.term for group, log in logs.items()}
+        logs = {
+            partition_id: self.store.partition_log(partition_id) for partition_id in (GROUP, OTHER)
+        }
+        durable = {
+            partition_id: frames(everything(log, WHOLE)) for partition_id, log in logs.items()
+        }
+        terms = {partition_id: log.hard_state.term for partition_id, log in logs.items()}
         self.must.append((len(self.disk.trace), durable, terms))
 
     def check(self, store: Store, operations: int, what: object) -> None:
         past = [state for state in self.must if state[0] <= operations]
-        for group in (GROUP, OTHER):
-            if group not in store.groups():
+        for partition_id in (GROUP, OTHER):
+            if partition_id not in store.partition_ids():
                 assert not past, what
                 continue
-            log = store.group(group)
+            log = store.partition_log(partition_id)
             assert not log.quarantined, what
             found = frames(everything(log))
-            states = self.may[group]
+            states = self.may[partition_id]
             assert found in states, what
             if past:
-                oldest = max(n for n, state in enumerate(states) if state == past[-1][1][group])
+                oldest = max(
+                    n for n, state in enumerate(states) if state == past[-1][1][partition_id]
+                )
                 assert any(found == state for state in states[oldest:]), what
-                assert log.hard_state.term >= past[-1][2][group], what
+                assert log.hard_state.term >= past[-1][2][partition_id], what
 
 
 def workload() -> Workload:
     work = Workload()
-    log = work.store.group(GROUP)
+    log = work.store.partition_log(GROUP)
     for number in range(1, 9):
         work.change(GROUP, [entry(log.last_index + 1, 1)])
         if number % 2 == 0:
@@ -165,11 +173,11 @@ def test_a_torn_last_block_is_cut_and_the_log_goes_on(cut: int) -> None:
     rebooted = torn.clone()
     reopened = open_store(rebooted, seed=2)
 
-    log = reopened.group(GROUP)
+    log = reopened.partition_log(GROUP)
     assert log.last_index == 2
     append(log, 3, 2)
     flush(reopened)
-    again = open_store(rebooted.clone(), seed=3).group(GROUP)
+    again = open_store(rebooted.clone(), seed=3).partition_log(GROUP)
     assert [e.term for e in everything(again)] == [1, 1, 2, 2, 2]
 
 
@@ -184,8 +192,8 @@ def test_a_renamed_file_whose_directory_was_not_synced_is_not_relied_upon() -> N
     for at in syncs:
         crashed = MemoryDisk.replay(disk.trace[:at]).crash(random.Random(at), keep=0.0)
         reopened = open_store(crashed, CONFIG, seed=at)
-        for group in reopened.groups():
-            assert not reopened.group(group).quarantined
+        for partition_id in reopened.partition_ids():
+            assert not reopened.partition_log(partition_id).quarantined
 
 
 def test_a_snapshot_is_whole_or_absent_wherever_the_power_goes() -> None:
@@ -200,7 +208,7 @@ def test_a_snapshot_is_whole_or_absent_wherever_the_power_goes() -> None:
 
     for operations in range(middle, len(disk.trace) + 1):
         crashed = MemoryDisk.replay(disk.trace[:operations]).crash(random.Random(operations))
-        snapshot = open_store(crashed, seed=operations).group(GROUP).latest_snapshot()
+        snapshot = open_store(crashed, seed=operations).partition_log(GROUP).latest_snapshot()
         assert snapshot in [(1, b"one" * 50), (3, b"three" * 50)]
         if operations == len(disk.trace):
             assert snapshot == (3, b"three" * 50)
@@ -223,7 +231,7 @@ def test_a_segment_removed_by_truncation_does_not_come_back_with_the_power() -> 
     assert [info.first_index for info in log.segments()] == [1]
 
     after = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
-    assert after.group(GROUP).entry(Index(3)) == entry(3, 2, size=10)
+    assert after.partition_log(GROUP).entry(Index(3)) == entry(3, 2, size=10)
 
 
 def test_a_new_file_is_begun_only_behind_a_synced_one() -> None:
@@ -242,4 +250,4 @@ def test_a_new_file_is_begun_only_behind_a_synced_one() -> None:
         store.complete_flush(job)
 
         after = open_store(disk.crash(random.Random(1), keep=0.0), CONFIG, seed=2)
-        assert not after.group(GROUP).quarantined
+        assert not after.partition_log(GROUP).quarantined

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, Offset, Term
+from goqueue.wire.types import Index, Offset, PartitionId, Term
 from log.disk.memory import MemoryDisk
 from log.entry import Entry
 from log.errors import LogError, WalDamaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from log.wal.format import BLOCK_BYTES
 from tests.unit.log.stores import (
@@ -52,7 +52,7 @@ class Truth:
         return max(self.snapshots, default=0)
 
 
-def small_log() -> tuple[MemoryDisk, dict[GroupId, Truth]]:
+def small_log() -> tuple[MemoryDisk, dict[PartitionId, Truth]]:
     """Two groups, sealed and active segments, a checkpoint, snapshots, two write-ahead files."""
     disk = MemoryDisk()
     store = open_store(disk, TINY)
@@ -75,7 +75,7 @@ def small_log() -> tuple[MemoryDisk, dict[GroupId, Truth]]:
     assert seal(store)
     assert store.wal_files >= 2
     assert len(first.segments()) >= 2
-    truths: dict[GroupId, Truth] = {
+    truths: dict[PartitionId, Truth] = {
         GROUP: Truth(everything(first), (2, "n2"), {2: b"state 2", 4: b"state 4"}),
         OTHER: Truth(everything(second), (2, None), {}),
     }
@@ -90,12 +90,12 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, int, int]]:
                 yield path, byte, bit
 
 
-def judge(store: Store, truths: dict[GroupId, Truth], what: object) -> bool:
+def judge(store: Store, truths: dict[PartitionId, Truth], what: object) -> bool:
     """Asserts that nothing read is wrong; whether damage showed."""
     shown = False
-    for group, truth in truths.items():
-        assert group in store.groups(), what
-        log = store.group(group)
+    for partition_id, truth in truths.items():
+        assert partition_id in store.partition_ids(), what
+        log = store.partition_log(partition_id)
         assert (log.hard_state.term, log.hard_state.vote) == truth.hard, what
         here = read_all(log, truth, what) | search_all(log, truth, what)
         snapshot = log.latest_snapshot()
@@ -111,7 +111,7 @@ def judge(store: Store, truths: dict[GroupId, Truth], what: object) -> bool:
     return shown
 
 
-def read_all(log: GroupLog, truth: Truth, what: object) -> bool:
+def read_all(log: PartitionLog, truth: Truth, what: object) -> bool:
     shown = log.last_index != len(truth.entries)
     for expected in truth.entries:
         if expected.index > log.last_index:
@@ -129,7 +129,7 @@ def read_all(log: GroupLog, truth: Truth, what: object) -> bool:
     return shown
 
 
-def search_all(log: GroupLog, truth: Truth, what: object) -> bool:
+def search_all(log: PartitionLog, truth: Truth, what: object) -> bool:
     shown = False
     known = [entry for entry in truth.entries if entry.index <= log.last_index]
     for sought in known:
@@ -255,7 +255,7 @@ def test_damage_to_the_last_block_after_a_power_cut_at_once_may_pass_for_a_tear(
 
     reopened = open_store(last_block_damaged(disk.crash(random.Random(1), keep=0.0)))
 
-    assert reopened.group(GROUP).last_index == 1
+    assert reopened.partition_log(GROUP).last_index == 1
 
 
 def test_damage_to_a_sealed_block_is_no_tear_after_a_power_cut_either() -> None:
@@ -289,13 +289,13 @@ def test_the_last_block_of_a_full_file_is_sealed_too() -> None:
 
         after = disk.crash(random.Random(1), keep=0.0)
         [path] = [path for path in after.paths() if path.endswith(".wal")]
-        last = f"{store.group(GROUP).last_index}.2:".encode()
+        last = f"{store.partition_log(GROUP).last_index}.2:".encode()
         after.content(path)[bytes(after.content(path)).rfind(last)] ^= 1
         with pytest.raises(WalDamaged, match="was synced"):
             open_store(after)
-        append(store.group(GROUP), 1, 3)
+        append(store.partition_log(GROUP), 1, 3)
         flush(store)
-        assert open_store(disk.clone(), seed=3).group(GROUP).last_term == 3
+        assert open_store(disk.clone(), seed=3).partition_log(GROUP).last_term == 3
         sealed += 1
     assert sealed == BLOCK_BYTES, "one for each size of the room that is left"
 
@@ -330,12 +330,12 @@ def test_a_log_cut_at_its_damage_is_suspect_and_does_not_wait_for_what_was_never
     segment = max(path for path in disk.paths() if path.endswith(".segment"))
     disk.content(segment)[-3] ^= 1
 
-    log = open_store(disk).group(GROUP)
+    log = open_store(disk).partition_log(GROUP)
     assert log.last_index == 11
     assert log.damaged == (12, 12)
     assert log.suspect
 
-    log.trust()  # it has caught up with a leader that holds no entry 12
+    log.clear_suspect()  # it has caught up with a leader that holds no entry 12
 
     assert not log.suspect
     assert not log.quarantined

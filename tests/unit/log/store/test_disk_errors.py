@@ -139,7 +139,7 @@ class Faulty(Workload):
 
     def snapshot(self, index: int) -> None:
         try:
-            self.store.group(GROUP).save_snapshot(Index(index), b"state").run()
+            self.store.partition_log(GROUP).save_snapshot(Index(index), b"state").run()
         except OSError:
             return  # it is logged; the log still has what it would have held
 
@@ -182,10 +182,10 @@ class Faulty(Workload):
 def run(work: Faulty) -> None:
     """What a store does in its life, in small: rolls of both kinds of files, conflicts, snapshots,
     trims, checkpoints, a restart."""
-    for group in (GROUP, OTHER):
-        group_of(work.store, group)
+    for partition_id in (GROUP, OTHER):
+        group_of(work.store, partition_id)
     work.flush()
-    log = work.store.group(GROUP)
+    log = work.store.partition_log(GROUP)
     for number in range(1, 9):
         work.change(GROUP, [entry(log.last_index + 1, 1)])
         if number % 2 == 0:
@@ -289,7 +289,7 @@ def test_a_node_is_started_again_on_a_disk_without_any_room() -> None:
 
     disk.process_died()
     store = open_store(disk, config, seed=2)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     assert [entry.index for entry in everything(log)] == list(range(1, 24))
     append(log)
     flush(store)
@@ -318,4 +318,4 @@ def test_a_log_that_is_checkpointed_goes_round_in_files_that_it_has() -> None:
     assert max(int(path[-20:-4], 16) for path in disk.paths() if path.endswith(".wal")) > 20
     assert not allocated
     after = open_store(disk.clone(), replace(SMALL, wal_file_bytes=900), seed=2)
-    assert [entry.index for entry in everything(after.group(GROUP))] == list(range(1, 121))
+    assert [entry.index for entry in everything(after.partition_log(GROUP))] == list(range(1, 121))

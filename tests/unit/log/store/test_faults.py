@@ -125,7 +125,7 @@ def test_full_disk_during_a_spill_loses_nothing_and_heals_by_itself() -> None:
     assert log.durable_index == 3
     assert log.spilled_index == 0
     assert frames(everything(log)) == frames([entry(n) for n in (1, 2, 3)])
-    assert open_store(disk.clone(), seed=2).group(GROUP).last_index == 3
+    assert open_store(disk.clone(), seed=2).partition_log(GROUP).last_index == 3
 
     disk.fault = None
     append(log)
@@ -171,7 +171,7 @@ def test_full_disk_at_a_new_log_file_fails_cleanly_and_reopens_with_all_acked() 
 
     roomy = disk.clone()
     roomy.capacity = 1 << 40
-    assert open_store(roomy, seed=2).group(GROUP).last_index >= acked > 3
+    assert open_store(roomy, seed=2).partition_log(GROUP).last_index >= acked > 3
 
 
 def test_watermark_is_told_before_the_disk_is_full() -> None:
@@ -235,7 +235,7 @@ def test_newer_format_is_refused_by_name(suffix: str) -> None:
     newer(content, 8, len(content) if suffix == ".snapshot" else header)
 
     with pytest.raises(NewerFormat, match=path):
-        open_store(disk.clone(), seed=2).group(GROUP).latest_snapshot()
+        open_store(disk.clone(), seed=2).partition_log(GROUP).latest_snapshot()
 
 
 def test_read_only_open_writes_nothing() -> None:
@@ -252,9 +252,9 @@ def test_read_only_open_writes_nothing() -> None:
 
     reader = open_store(disk, read_only=True)
 
-    assert everything(reader.group(GROUP)) == expected
+    assert everything(reader.partition_log(GROUP)) == expected
     with pytest.raises(ReadOnly):
-        append(reader.group(GROUP))
+        append(reader.partition_log(GROUP))
     reader.close()
     assert len(disk.trace) == before
 
@@ -293,7 +293,7 @@ def test_damaged_entry_quarantines_its_group_and_the_others_stay_readable() -> N
     content = disk.content(path)
     content[bytes(content).find(b"4.1:")] ^= 1
     store = open_store(disk, seed=3)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     identity = log.identity(Index(4))
 
     with pytest.raises(EntryDamaged, match="entries 4 to 4"):
@@ -306,7 +306,7 @@ def test_damaged_entry_quarantines_its_group_and_the_others_stay_readable() -> N
     assert log.entry(Index(5)) == entry(5)
     assert [e.index for e in log.entries(Index(1))] == [1, 2, 3]
     flush(store)
-    assert open_store(disk.clone(), seed=4).group(GROUP).damaged == (4, 4)
+    assert open_store(disk.clone(), seed=4).partition_log(GROUP).damaged == (4, 4)
 
 
 def test_log_cut_by_damage_is_whole_again_when_a_leader_has_sent_it_all() -> None:
@@ -315,7 +315,7 @@ def test_log_cut_by_damage_is_whole_again_when_a_leader_has_sent_it_all() -> Non
     at = bytes(content).find(b"7.1:")
     del content[at:]
     store = open_store(disk, seed=3)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     assert (log.last_index, log.damaged) == (6, (7, 10))
     assert log.hard_state.term == 3
 
@@ -325,13 +325,13 @@ def test_log_cut_by_damage_is_whole_again_when_a_leader_has_sent_it_all() -> Non
     flush(store)
     store.close()
     store = open_store(disk, seed=4)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     assert log.damaged == (10, 10)
     log.append([entry(10)])
 
     assert not log.quarantined
     flush(store)
-    assert not open_store(disk.clone(), seed=5).group(GROUP).quarantined
+    assert not open_store(disk.clone(), seed=5).partition_log(GROUP).quarantined
 
 
 def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() -> None:
@@ -354,7 +354,7 @@ def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() 
         open_store(damaged, seed=2)
     salvaged = open_store(damaged, seed=2, accept_damage=True)
 
-    log = salvaged.group(GROUP)
+    log = salvaged.partition_log(GROUP)
     assert salvaged.incarnation != store.incarnation
     assert log.quarantined
     assert frames(everything(log))[:5] == frames([entry(n) for n in range(1, 6)])
@@ -362,11 +362,11 @@ def test_damaged_write_ahead_log_costs_the_incarnation_and_keeps_the_segments() 
     assert log.latest_snapshot() == (4, b"state")
     salvaged.close()
     again = open_store(damaged, seed=3)
-    assert again.group(GROUP).quarantined
+    assert again.partition_log(GROUP).quarantined
     assert again.incarnation == salvaged.incarnation
-    again.group(GROUP).lift_quarantine()
+    again.partition_log(GROUP).lift_quarantine()
     flush(again)
-    assert not open_store(damaged.clone(), seed=4).group(GROUP).quarantined
+    assert not open_store(damaged.clone(), seed=4).partition_log(GROUP).quarantined
 
 
 def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> None:
@@ -375,7 +375,7 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
     for index in (4, 7):
         content[bytes(content).find(f"{index}.1:".encode())] ^= 1
     store = open_store(disk, seed=3)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     for index in (4, 7):
         with pytest.raises(EntryDamaged):
             log.entry(Index(index))
@@ -388,7 +388,7 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
     assert not log.quarantined
     assert everything(log) == [entry(n) for n in range(1, 11)]
     flush(store)
-    reopened = open_store(disk.clone(), seed=4).group(GROUP)
+    reopened = open_store(disk.clone(), seed=4).partition_log(GROUP)
     assert not reopened.quarantined
     assert everything(reopened) == [entry(n) for n in range(1, 11)]
 
@@ -396,7 +396,7 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
 def test_a_last_entry_is_repaired_in_its_place_only_where_the_index_of_it_is_damaged_too() -> None:
     """Else it would overwrite others, which were sound."""
     disk, _path = damaged_log()
-    log = open_store(disk, seed=3).group(GROUP)
+    log = open_store(disk, seed=3).partition_log(GROUP)
     segment = log.disk_segments.chain[0]
     last = segment.last_index
     content, terms = disk.content(segment.path()), disk.content(segment.path(TERMS_SUFFIX))
@@ -415,7 +415,7 @@ def test_a_last_entry_is_repaired_in_its_place_only_where_the_index_of_it_is_dam
 def test_damage_that_was_cut_off_and_came_again_makes_later_damage_no_better() -> None:
     disk, _path = damaged_log()
     store = open_store(disk, seed=3)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     log.quarantine(9, 9, "a first time")
     log.truncate_from(Index(9))
     log.append([entry(9), entry(10)])
@@ -429,7 +429,7 @@ def test_damage_that_was_cut_off_and_came_again_makes_later_damage_no_better() -
 
 def test_damage_before_what_was_cut_off_is_not_cut_off() -> None:
     disk, _path = damaged_log()
-    log = open_store(disk, seed=3).group(GROUP)
+    log = open_store(disk, seed=3).partition_log(GROUP)
     log.quarantine(9, 9, "a first time")
     log.truncate_from(Index(9))
 
@@ -446,7 +446,7 @@ def test_a_repair_whose_sync_failed_makes_nothing_whole() -> None:
     content[bytes(content).find(b"4.1:")] ^= 1
     disk = disk.clone()
     store = open_store(disk, seed=3)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     with pytest.raises(EntryDamaged):
         log.entry(Index(4))
 
@@ -459,7 +459,7 @@ def test_a_repair_whose_sync_failed_makes_nothing_whole() -> None:
     assert log.repair(entry(4))
     assert not log.quarantined
     flush(store)
-    after = open_store(disk.crash(random.Random(1), keep=0.0), seed=4).group(GROUP)
+    after = open_store(disk.crash(random.Random(1), keep=0.0), seed=4).partition_log(GROUP)
     assert not after.quarantined
     assert everything(after) == [entry(n) for n in range(1, 11)]
 
@@ -491,7 +491,7 @@ def test_a_sync_that_failed_in_a_repair_is_no_checkpoints(suffix: str) -> None:
     store.complete_checkpoint(job, caught.value)
 
     assert store.failed is caught.value
-    after = open_store(disk.crash(random.Random(1), keep=0.0), config, seed=2).group(GROUP)
+    after = open_store(disk.crash(random.Random(1), keep=0.0), config, seed=2).partition_log(GROUP)
     assert everything(after) == [entry(n) for n in range(1, 9)]
 
 
@@ -524,16 +524,16 @@ def test_entries_are_cut_off_behind_a_damaged_index_item() -> None:
     disk, store = cut_at_damage((TERMS_SUFFIX, 5))
 
     assert store.failed is None
-    assert everything(store.group(GROUP)) == REPLACED
+    assert everything(store.partition_log(GROUP)) == REPLACED
     disk.process_died()
-    again = open_store(disk, seed=2).group(GROUP)
+    again = open_store(disk, seed=2).partition_log(GROUP)
     assert everything(again) == REPLACED
     assert not again.quarantined
 
 
 def test_entries_are_cut_off_behind_a_damaged_entry() -> None:
     _disk, store = cut_at_damage((".segment", 5))
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
 
     assert store.failed is None
     assert log.entries(Index(6)) == REPLACED[5:]
@@ -548,7 +548,7 @@ def test_where_nobody_can_say_where_to_cut_the_next_process_does() -> None:
     assert isinstance(store.failed, OSError)
     disk.process_died()
 
-    log = open_store(disk, seed=2).group(GROUP)
+    log = open_store(disk, seed=2).partition_log(GROUP)
 
     assert everything(log) == REPLACED[:3]
     assert log.damaged == (4, 8)

@@ -47,13 +47,13 @@ def test_segments_that_a_killed_process_removed_do_not_come_back(seed: int) -> N
     disk.process_died()
 
     second = open_store(disk, seed=2)
-    assert frames(everything(second.group(log.id))) == before
+    assert frames(everything(second.partition_log(log.id))) == before
     disk.process_died()
     after = disk.crash(random.Random(seed), keep=0.5)
 
     third = open_store(after, seed=3)
-    assert third.group(log.id).last_index == 4
-    assert frames(everything(third.group(log.id))) == before
+    assert third.partition_log(log.id).last_index == 4
+    assert frames(everything(third.partition_log(log.id))) == before
 
 
 def begun() -> tuple[MemoryDisk, Store]:
@@ -72,18 +72,18 @@ def begun() -> tuple[MemoryDisk, Store]:
 
 
 def append_more(store: Store) -> None:
-    append(store.group(GROUP), 2, term=3)
+    append(store.partition_log(GROUP), 2, term=3)
 
 
 def replace_the_last(store: Store) -> None:
-    store.group(GROUP).truncate_from(Index(3))
-    append(store.group(GROUP), 2, term=3)
+    store.partition_log(GROUP).truncate_from(Index(3))
+    append(store.partition_log(GROUP), 2, term=3)
 
 
 def trim(store: Store) -> None:
-    store.group(GROUP).trim_to(Index(5))
+    store.partition_log(GROUP).trim_to(Index(5))
     store.take_checkpoint()
-    assert store.group(GROUP).first_index == 5
+    assert store.partition_log(GROUP).first_index == 5
 
 
 CHANGES = [append_more, replace_the_last, trim]
@@ -118,7 +118,7 @@ def test_a_recovery_acts_on_nothing_that_a_power_cut_takes_away(
         for seed in range(12):
             keep = (0.0, 0.5, 0.9)[seed % 3]
             again = open_store(dead.crash(random.Random(seed), keep=keep), seed=3)
-            log = again.group(GROUP)
+            log = again.partition_log(GROUP)
             assert (log.damaged, log.suspect) == (None, False), (step, seed)
             assert (log.hard_state.term, log.last_index >= 4) == (3, True)
             assert frames(everything(log))[:2] == frames(
@@ -132,18 +132,18 @@ def test_a_log_whose_last_place_takes_nothing_any_more_goes_on_in_another_file(
     operation: str,
 ) -> None:
     disk, store = begun()
-    append(store.group(GROUP), 2, term=3)
+    append(store.partition_log(GROUP), 2, term=3)
     flush(store)
-    before = frames(everything(store.group(GROUP)))
+    before = frames(everything(store.partition_log(GROUP)))
     path = max(path for path in disk.paths() if path.endswith(".wal"))
     disk.process_died()
 
     disk.fault = lambda name, at: refused(operation, lasts=True)(name, at) if at == path else None
     second = open_store(disk, seed=2)
 
-    assert frames(everything(second.group(GROUP))) == before
+    assert frames(everything(second.partition_log(GROUP))) == before
     after = open_store(disk.crash(random.Random(1), keep=0.0), seed=3)
-    assert frames(everything(after.group(GROUP))) == before
+    assert frames(everything(after.partition_log(GROUP))) == before
 
 
 def test_what_is_saved_without_a_log_is_synced_whole() -> None:
@@ -152,7 +152,7 @@ def test_what_is_saved_without_a_log_is_synced_whole() -> None:
     store = open_store(disk)
     append(group_of(store), 6, size=180)
     flush(store)
-    before = frames(everything(store.group(GROUP)))
+    before = frames(everything(store.partition_log(GROUP)))
     disk.process_died()
     for path in disk.paths():
         if path.endswith(".wal"):
@@ -161,4 +161,4 @@ def test_what_is_saved_without_a_log_is_synced_whole() -> None:
     open_store(disk, accept_damage=True, seed=2)
 
     after = open_store(disk.crash(random.Random(1), keep=0.0), seed=3)
-    assert frames(everything(after.group(GROUP))) == before
+    assert frames(everything(after.partition_log(GROUP))) == before

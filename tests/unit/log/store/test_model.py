@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from goqueue.wire.types import GroupId, Index, Term
+from goqueue.wire.types import Index, PartitionId, Term
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, decode_frames
 from log.store.flush import FlushJob
@@ -38,83 +38,89 @@ class LogAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.disk = MemoryDisk()
         self.store = open_store(self.disk, LIMITS)
-        self.entries: dict[GroupId, list[Entry]] = {}
-        self.hard: dict[GroupId, tuple[int, str | None]] = {}
-        self.durable: dict[GroupId, list[Entry]] = {}
-        self.durable_hard: dict[GroupId, tuple[int, str | None]] = {}
-        self.history: dict[GroupId, list[list[bytes]]] = {group: [] for group in GROUPS}
-        self.hard_history: dict[GroupId, list[tuple[int, str | None]]] = {}
-        self.applied: dict[GroupId, int] = {}
+        self.entries: dict[PartitionId, list[Entry]] = {}
+        self.hard: dict[PartitionId, tuple[int, str | None]] = {}
+        self.durable: dict[PartitionId, list[Entry]] = {}
+        self.durable_hard: dict[PartitionId, tuple[int, str | None]] = {}
+        self.history: dict[PartitionId, list[list[bytes]]] = {
+            partition_id: [] for partition_id in GROUPS
+        }
+        self.hard_history: dict[PartitionId, list[tuple[int, str | None]]] = {}
+        self.applied: dict[PartitionId, int] = {}
         self.job: FlushJob | None = None
         self.term = 1
-        for group in GROUPS:
-            group_of(self.store, group)
-            self.entries[group] = []
-            self.hard[group] = (0, None)
+        for partition_id in GROUPS:
+            group_of(self.store, partition_id)
+            self.entries[partition_id] = []
+            self.hard[partition_id] = (0, None)
         flush(self.store)
         self.note_durable()
 
     def note_durable(self) -> None:
-        self.durable = {group: list(entries) for group, entries in self.entries.items()}
+        self.durable = {
+            partition_id: list(entries) for partition_id, entries in self.entries.items()
+        }
         self.durable_hard = dict(self.hard)
-        self.history = {group: [frames(self.entries[group])] for group in GROUPS}
-        self.hard_history = {group: [self.hard[group]] for group in GROUPS}
+        self.history = {
+            partition_id: [frames(self.entries[partition_id])] for partition_id in GROUPS
+        }
+        self.hard_history = {partition_id: [self.hard[partition_id]] for partition_id in GROUPS}
 
-    def note_change(self, group: GroupId) -> None:
-        self.history[group].append(frames(self.entries[group]))
-        self.hard_history[group].append(self.hard[group])
+    def note_change(self, partition_id: PartitionId) -> None:
+        self.history[partition_id].append(frames(self.entries[partition_id]))
+        self.hard_history[partition_id].append(self.hard[partition_id])
 
     @rule(group=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
-    def append(self, group: GroupId, count: int, size: int) -> None:
-        log = self.store.group(group)
+    def append(self, partition_id: PartitionId, count: int, size: int) -> None:
+        log = self.store.partition_log(partition_id)
         new = [entry(log.last_index + 1 + n, self.term, size=size) for n in range(count)]
         log.append(new)
-        self.entries[group] += new
-        self.note_change(group)
+        self.entries[partition_id] += new
+        self.note_change(partition_id)
 
     @rule(group=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
-    def conflict(self, group: GroupId, back: int, size: int) -> None:
-        log = self.store.group(group)
+    def conflict(self, partition_id: PartitionId, back: int, size: int) -> None:
+        log = self.store.partition_log(partition_id)
         if log.last_index == 0:
             return
         index = max(1, log.last_index - back)
-        if index <= self.applied.get(group, 0):
+        if index <= self.applied.get(partition_id, 0):
             return  # committed, and so never truncated
         self.term += 1
         log.truncate_from(Index(index))
         log.append([entry(index, self.term, size=size)])
-        self.entries[group][index - 1 :] = [entry(index, self.term, size=size)]
-        self.note_change(group)
+        self.entries[partition_id][index - 1 :] = [entry(index, self.term, size=size)]
+        self.note_change(partition_id)
 
     @rule(group=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
-    def vote(self, group: GroupId, vote: str | None) -> None:
+    def vote(self, partition_id: PartitionId, vote: str | None) -> None:
         self.term += 1
-        self.store.group(group).save_hard_state(Term(self.term), vote)
-        self.hard[group] = (self.term, vote)
-        self.note_change(group)
+        self.store.partition_log(partition_id).save_hard_state(Term(self.term), vote)
+        self.hard[partition_id] = (self.term, vote)
+        self.note_change(partition_id)
 
     @precondition(lambda self: self.job is None)
     @rule(group=st.sampled_from(GROUPS), keep=st.integers(0, 6))
-    def snapshot_and_trim(self, group: GroupId, keep: int) -> None:
-        log = self.store.group(group)
+    def snapshot_and_trim(self, partition_id: PartitionId, keep: int) -> None:
+        log = self.store.partition_log(partition_id)
         index = Index(log.durable_index - keep)
-        newest = max(log.first_index, self.applied.get(group, 0))
-        if index >= newest and not self.undurable_truncation(group, index):
-            log.save_snapshot(index, self.state(group, index)).run()
+        newest = max(log.first_index, self.applied.get(partition_id, 0))
+        if index >= newest and not self.undurable_truncation(partition_id, index):
+            log.save_snapshot(index, self.state(partition_id, index)).run()
             log.trim_to(Index(index + 1))
-            self.applied[group] = index
+            self.applied[partition_id] = index
 
-    def undurable_truncation(self, group: GroupId, index: int) -> bool:
+    def undurable_truncation(self, partition_id: PartitionId, index: int) -> bool:
         """Whether raft could not have applied this entry: it may still change."""
-        heads = {tuple(state[:index]) for state in self.history[group]}
+        heads = {tuple(state[:index]) for state in self.history[partition_id]}
         return len(heads) > 1
 
-    def state(self, group: GroupId, index: int) -> bytes:
-        return b"".join(frames(self.entries[group][:index]))
+    def state(self, partition_id: PartitionId, index: int) -> bytes:
+        return b"".join(frames(self.entries[partition_id][:index]))
 
     @rule(group=st.sampled_from(GROUPS), relaxed=st.booleans())
-    def relax(self, group: GroupId, relaxed: bool) -> None:
-        self.store.group(group).relaxed = relaxed
+    def relax(self, partition_id: PartitionId, relaxed: bool) -> None:
+        self.store.partition_log(partition_id).relaxed = relaxed
 
     @precondition(lambda self: self.job is None)
     @rule(now_ms=st.integers(0, 200))
@@ -131,13 +137,13 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.job is None)
     @rule(group=st.sampled_from(GROUPS))
-    def remove_and_create(self, group: GroupId) -> None:
+    def remove_and_create(self, partition_id: PartitionId) -> None:
         """Flushed at once: a removed group and a new one cannot be told apart by content."""
         flush(self.store)
-        self.store.remove_group(group)
-        self.store.create_group(group)
-        self.entries[group], self.hard[group] = [], (0, None)
-        self.applied.pop(group, None)
+        self.store.remove_log(partition_id)
+        self.store.create_log(partition_id)
+        self.entries[partition_id], self.hard[partition_id] = [], (0, None)
+        self.applied.pop(partition_id, None)
         flush(self.store)
         self.note_durable()
 
@@ -181,9 +187,9 @@ class LogAgainstModel(RuleBasedStateMachine):
         job = self.store.take_checkpoint()
         if job is None:
             return
-        group = data.draw(st.sampled_from(GROUPS))
+        partition_id = data.draw(st.sampled_from(GROUPS))
         job.run()
-        self.conflict(group, data.draw(st.integers(0, 6)), 10)
+        self.conflict(partition_id, data.draw(st.integers(0, 6)), 10)
         self.store.complete_checkpoint(job)
 
     @rule(seed=st.integers(0, 1 << 32), keep=st.sampled_from([0.0, 0.5, 1.0]))
@@ -198,38 +204,38 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.disk = disk
         self.store = open_store(disk, LIMITS, seed=random.Random(self.term).getrandbits(32))
         self.job = None
-        for group in GROUPS:
-            log = self.store.group(group)
+        for partition_id in GROUPS:
+            log = self.store.partition_log(partition_id)
             assert not log.quarantined
             found = frames(everything(log))
             below = log.first_index - 1
-            matching = [state for state in self.history[group] if state[below:] == found]
+            matching = [state for state in self.history[partition_id] if state[below:] == found]
             assert matching
             hard = (log.hard_state.term, log.hard_state.vote)
-            assert hard in self.hard_history[group]
-            self.check_snapshot(group)
-            self.entries[group] = list(decode_frames(b"".join(matching[-1])))
-            self.hard[group] = hard
+            assert hard in self.hard_history[partition_id]
+            self.check_snapshot(partition_id)
+            self.entries[partition_id] = list(decode_frames(b"".join(matching[-1])))
+            self.hard[partition_id] = hard
         self.note_durable()
 
-    def check_snapshot(self, group: GroupId) -> None:
-        log = self.store.group(group)
+    def check_snapshot(self, partition_id: PartitionId) -> None:
+        log = self.store.partition_log(partition_id)
         snapshot = log.latest_snapshot()
         assert not log.quarantined
         if log.first_index > 1:
             assert snapshot is not None
         if snapshot is not None:
             index, state = snapshot
-            heads = [b"".join(known[:index]) for known in self.history[group]]
+            heads = [b"".join(known[:index]) for known in self.history[partition_id]]
             assert state in heads
             assert index >= log.first_index - 1
 
     @invariant()
     def what_is_read_is_what_was_appended(self) -> None:
-        for group in GROUPS:
-            log = self.store.group(group)
-            assert log.last_index == len(self.entries[group])
-            assert everything(log) == self.entries[group][log.first_index - 1 :]
+        for partition_id in GROUPS:
+            log = self.store.partition_log(partition_id)
+            assert log.last_index == len(self.entries[partition_id])
+            assert everything(log) == self.entries[partition_id][log.first_index - 1 :]
             assert log.durable_index <= log.last_index
 
 

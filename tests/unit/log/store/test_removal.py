@@ -29,8 +29,8 @@ DIRECTORY = f"{ROOT}/groups/{GROUP}"
 def two_groups() -> tuple[MemoryDisk, Store]:
     disk = MemoryDisk()
     store = open_store(disk)
-    for group in (GROUP, OTHER):
-        append(group_of(store, group), 40)
+    for partition_id in (GROUP, OTHER):
+        append(group_of(store, partition_id), 40)
     flush(store)
     return disk, store
 
@@ -48,13 +48,13 @@ def test_a_checkpoint_outlives_the_directory_of_a_group_that_is_removed_meanwhil
     assert checkpoint(store)
 
     assert store.failed is None
-    assert len(everything(store.group(OTHER))) == 40
+    assert len(everything(store.partition_log(OTHER))) == 40
 
 
 def test_trimmed_segments_that_went_with_their_group_are_no_error() -> None:
     disk, store = two_groups()
     checkpoint(store)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     log.save_snapshot(log.last_index, b"state").run()
     log.trim_to(log.last_index)
     checkpoint(store)
@@ -81,30 +81,30 @@ def test_a_snapshot_that_is_stored_while_its_group_is_removed_is_no_error(meanwh
             disk.close(disk.open(name, write=True, create=True))
         return None
 
-    store.remove_group(GROUP)
+    store.remove_log(GROUP)
     disk.fault = store_meanwhile
     flush(store)
-    append(store.group(OTHER))
+    append(store.partition_log(OTHER))
     flush(store)
     assert store.failed is None
 
     disk.fault = None
     store.close()
     reopened = open_store(disk)
-    assert reopened.groups() == [OTHER]
+    assert reopened.partition_ids() == [OTHER]
     assert disk.list_directory(DIRECTORY) == []
 
 
 def test_a_damaged_entry_where_the_log_would_begin_holds_up_no_checkpoint() -> None:
     disk, store = two_groups()
     checkpoint(store)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     log.save_snapshot(log.last_index, b"state").run()
     log.trim_to(log.last_index)
     last = log.disk_segments.removable(log.last_index)[-1]
     handle = disk.open(last.path(), write=True)
     disk.pwritev(handle, [b"\xff" * 8], last.end - 8)
-    append(store.group(OTHER), 40)
+    append(store.partition_log(OTHER), 40)
     flush(store)
 
     assert checkpoint(store)
@@ -116,7 +116,7 @@ def test_what_a_full_disk_can_not_delete_is_deleted_by_a_later_checkpoint() -> N
     """On some file systems a deletion needs room as well; it took the node for broken."""
     disk, store = two_groups()
     checkpoint(store)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     log.save_snapshot(log.last_index, b"state").run()
     log.trim_to(log.last_index)
     checkpoint(store)
@@ -136,11 +136,11 @@ def test_what_a_full_disk_can_not_delete_is_deleted_by_a_later_checkpoint() -> N
     disk.fault = None
     flush(store)
     for _ in range(3):
-        append(store.group(OTHER))
+        append(store.partition_log(OTHER))
         flush(store)
         checkpoint(store)
     assert not [path for path in doomed if disk.exists(path)]
-    assert len(everything(store.group(OTHER))) == 43
+    assert len(everything(store.partition_log(OTHER))) == 43
 
 
 @pytest.mark.parametrize("is_out", [False, True], ids=["waiting", "under way"])
@@ -150,7 +150,7 @@ def test_trimmed_files_of_a_group_that_was_made_anew_are_not_deleted_from_the_ne
     """A replica that moved away keeps its promises in an empty log of the same directory."""
     disk, store = two_groups()
     checkpoint(store)
-    old = store.group(GROUP)
+    old = store.partition_log(GROUP)
     old.save_snapshot(old.last_index, b"state").run()
     old.trim_to(old.last_index)
     checkpoint(store)
@@ -158,8 +158,8 @@ def test_trimmed_files_of_a_group_that_was_made_anew_are_not_deleted_from_the_ne
     job = store.take_checkpoint() if is_out else None
     assert job is None or job.dropped_segments
 
-    store.remove_group(GROUP)
-    log = store.create_group(GROUP)
+    store.remove_log(GROUP)
+    log = store.create_log(GROUP)
     append(log, 40, term=7)
     flush(store)
     if job is not None:
@@ -169,7 +169,7 @@ def test_trimmed_files_of_a_group_that_was_made_anew_are_not_deleted_from_the_ne
     checkpoint(store)
 
     store.close()
-    log = open_store(disk).group(GROUP)
+    log = open_store(disk).partition_log(GROUP)
     assert [entry.term for entry in everything(log)] == [7] * 40
     assert not log.quarantined
 
@@ -177,24 +177,24 @@ def test_trimmed_files_of_a_group_that_was_made_anew_are_not_deleted_from_the_ne
 def test_what_is_found_of_a_removed_group_is_not_said_of_the_one_made_anew() -> None:
     """Somebody who still reads the log that was finds its files gone."""
     disk, store = two_groups()
-    old = store.group(GROUP)
-    store.remove_group(GROUP)
-    store.create_group(GROUP)
+    old = store.partition_log(GROUP)
+    store.remove_log(GROUP)
+    store.create_log(GROUP)
 
     old.quarantine(3, 5, "files are gone")
-    old.doubt()
+    old.mark_suspect()
     flush(store)
 
     store.close()
-    log = open_store(disk).group(GROUP)
+    log = open_store(disk).partition_log(GROUP)
     assert (log.damaged, log.suspect) == (None, False)
 
 
 def test_a_copy_is_not_installed_in_the_log_of_a_removed_group() -> None:
     _disk, store = two_groups()
-    old = store.group(GROUP)
-    store.remove_group(GROUP)
-    store.create_group(GROUP)
+    old = store.partition_log(GROUP)
+    store.remove_log(GROUP)
+    store.create_log(GROUP)
 
     with pytest.raises(InstallRefused, match="removed"):
         old.install(Install(7, Index(41), 1, Index(60), Term(1), 50, (41,)))

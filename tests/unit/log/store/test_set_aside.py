@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from goqueue.wire.types import GroupId, Term
+from goqueue.wire.types import PartitionId, Term
 from log.disk.memory import MemoryDisk
 from log.errors import WalDamaged
 from log.store.set_aside import SetAside
@@ -48,9 +48,9 @@ def test_everything_is_moved_aside_and_the_store_is_empty_under_another_incarnat
 
     store = open_store(disk, set_aside=True, seed=9)
 
-    assert store.groups() == []
+    assert store.partition_ids() == []
     assert store.set_aside.exists
-    assert store.set_aside.groups() == [GROUP, OTHER]
+    assert store.set_aside.partition_ids() == [GROUP, OTHER]
     kept = sum(len(disk.content(path)) for path in disk.paths() if "/set-aside/" in path)
     assert kept == before
     append(group_of(store))
@@ -58,16 +58,16 @@ def test_everything_is_moved_aside_and_the_store_is_empty_under_another_incarnat
     store.close()
     again = open_store(disk, set_aside=True, seed=10)
     assert again.incarnation == store.incarnation
-    assert again.group(GROUP).last_index == 1
-    assert again.set_aside.groups() == [GROUP, OTHER]
+    assert again.partition_log(GROUP).last_index == 1
+    assert again.set_aside.partition_ids() == [GROUP, OTHER]
 
 
 def test_what_is_whole_again_is_removed_group_by_group_and_then_all() -> None:
     disk = damaged_disk()
     aside = open_store(disk, set_aside=True, seed=9).set_aside
 
-    aside.remove_group(OTHER)
-    assert aside.groups() == [GROUP]
+    aside.remove_log(OTHER)
+    assert aside.partition_ids() == [GROUP]
     aside.remove()
     assert not aside.exists
     assert [path for path in disk.paths() if "set-aside" in path] == []
@@ -101,18 +101,20 @@ def test_a_crash_on_the_way_never_leaves_less_than_everything_to_be_opened() -> 
                 found.make_directories(target.rpartition("/")[0])
                 found.rename(source, target)
         store = open_store(found, set_aside=True, seed=11)
-        assert store.groups() == [], end
-        assert SetAside(found, ROOT).groups() == [GROUP, OTHER], end
+        assert store.partition_ids() == [], end
+        assert SetAside(found, ROOT).partition_ids() == [GROUP, OTHER], end
 
 
-@pytest.mark.parametrize(("refusals", "groups"), [(READ_TRIES - 1, [GROUP, OTHER]), (1 << 20, [])])
+@pytest.mark.parametrize(
+    ("refusals", "partition_ids"), [(READ_TRIES - 1, [GROUP, OTHER]), (1 << 20, [])]
+)
 def test_a_medium_that_is_back_in_a_few_seconds_is_not_taken_for_a_damaged_one(
-    refusals: int, groups: list[GroupId]
+    refusals: int, partition_ids: list[PartitionId]
 ) -> None:
     disk = MemoryDisk()
     store = open_store(disk)
-    for group in (GROUP, OTHER):
-        store.create_group(group)
+    for partition_id in (GROUP, OTHER):
+        store.create_log(partition_id)
     store.close()
     left = refusals
 
@@ -126,5 +128,5 @@ def test_a_medium_that_is_back_in_a_few_seconds_is_not_taken_for_a_damaged_one(
     disk.fault = refuse
     store = open_store(disk, set_aside=True, seed=9)
 
-    assert store.groups() == groups
+    assert store.partition_ids() == partition_ids
     assert disk.pauses == READ_TRIES - 1

@@ -191,7 +191,7 @@ def test_close_syncs_what_relaxed_groups_wrote() -> None:
     store.close()
 
     lost_all_unsynced = disk.crash(random.Random(1), keep=0.0)
-    assert open_store(lost_all_unsynced, seed=2).group(GROUP).last_index == 2
+    assert open_store(lost_all_unsynced, seed=2).partition_log(GROUP).last_index == 2
 
 
 # -- seals, files, checkpoints
@@ -205,7 +205,7 @@ def test_an_idle_log_is_sealed_once() -> None:
     assert store.take_seal(19) is None
     assert seal(store)
     assert not seal(store)
-    append(store.group(GROUP))
+    append(store.partition_log(GROUP))
     assert store.take_seal(1000) is None
     flush(store)
     assert seal(store)
@@ -228,7 +228,7 @@ def test_files_are_dropped_once_a_checkpoint_past_them_is_durable() -> None:
     assert store.wal_files <= 2
     assert not store.backpressure
     assert len([path for path in disk.paths() if path.endswith(".wal")]) == store.wal_files
-    assert frames(everything(open_store(disk.clone(), seed=2).group(GROUP))) == frames(
+    assert frames(everything(open_store(disk.clone(), seed=2).partition_log(GROUP))) == frames(
         everything(log)
     )
 
@@ -238,7 +238,7 @@ def test_reopening_leaves_one_log_file_and_all_entries_in_segments() -> None:
     store = open_store(disk)
     append(group_of(store), 50)
     flush(store)
-    expected = frames(everything(store.group(GROUP)))
+    expected = frames(everything(store.partition_log(GROUP)))
     incarnation = store.incarnation
     store.close()
 
@@ -246,8 +246,10 @@ def test_reopening_leaves_one_log_file_and_all_entries_in_segments() -> None:
 
     assert store.wal_files == 1
     assert store.incarnation == incarnation
-    assert store.group(GROUP).durable_index == store.group(GROUP).spilled_index == 50
-    assert frames(everything(store.group(GROUP))) == expected
+    assert (
+        store.partition_log(GROUP).durable_index == store.partition_log(GROUP).spilled_index == 50
+    )
+    assert frames(everything(store.partition_log(GROUP))) == expected
 
 
 def test_a_block_larger_than_a_file_gets_a_file_of_its_own() -> None:
@@ -259,7 +261,7 @@ def test_a_block_larger_than_a_file_gets_a_file_of_its_own() -> None:
     append(log)
     flush(store)
 
-    assert frames(everything(open_store(disk.clone(), seed=2).group(GROUP))) == frames(
+    assert frames(everything(open_store(disk.clone(), seed=2).partition_log(GROUP))) == frames(
         [entry(1, size=10_000), entry(2)]
     )
 
@@ -271,15 +273,15 @@ def test_removed_group_stays_gone_and_its_files_too() -> None:
     append(group_of(store, OTHER), 3)
     flush(store)
     checkpoint(store)
-    store.remove_group(GROUP)
+    store.remove_log(GROUP)
     flush(store)
 
-    assert store.groups() == [OTHER]
+    assert store.partition_ids() == [OTHER]
     assert not [path for path in disk.paths() if f"/{GROUP}/" in path]
     checkpoint(store)
     reopened = open_store(disk.clone(), seed=2)
-    assert reopened.groups() == [OTHER]
-    fresh = reopened.create_group(GROUP)
+    assert reopened.partition_ids() == [OTHER]
+    fresh = reopened.create_log(GROUP)
     assert (fresh.first_index, fresh.last_index, fresh.last_term) == (1, 0, 0)
 
 
@@ -292,19 +294,19 @@ def test_group_made_again_under_the_same_id_sees_nothing_of_the_old_one() -> Non
     log.save_snapshot(Index(2), b"old").run()
     log.save_snapshot(Index(20), b"old").run()
     checkpoint(store)
-    store.remove_group(GROUP)
-    append(store.create_group(GROUP), 3, 5)
+    store.remove_log(GROUP)
+    append(store.create_log(GROUP), 3, 5)
     job = store.take_flush()
     assert job is not None
     job.sync()
     store.complete_flush(job)
 
-    unspilled = open_store(disk.clone(), seed=2).group(GROUP)
+    unspilled = open_store(disk.clone(), seed=2).partition_log(GROUP)
     job.spill()
     store.complete_spill(job)
     cut = disk.crash(random.Random(1), keep=0.0)
 
-    for found in (unspilled, open_store(cut, seed=3).group(GROUP)):
+    for found in (unspilled, open_store(cut, seed=3).partition_log(GROUP)):
         assert frames(everything(found)) == frames([entry(n, 5) for n in (1, 2, 3)])
         assert found.latest_snapshot() is None
         assert not found.quarantined
@@ -426,7 +428,7 @@ def test_trim_deletes_segments_only_behind_the_snapshots() -> None:
     assert log.term_at(Index(kept - 1)) == 1
     assert not [p for p in disk.paths() if p.endswith("0001.segment")]
     store = open_store(disk.clone(), seed=2)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     assert (log.first_index, log.term_at(Index(kept - 1)), log.quarantined) == (kept, 1, False)
     assert log.latest_snapshot() == (25, b"state at 25")
     assert [e.index for e in everything(log)] == list(range(kept, 41))
@@ -487,8 +489,8 @@ def test_a_snapshot_ahead_of_the_log_is_not_used() -> None:
 
     reopened = open_store(disk.clone(), seed=2)
 
-    assert reopened.group(GROUP).last_index == 3
-    assert reopened.group(GROUP).latest_snapshot() == (2, b"2")
+    assert reopened.partition_log(GROUP).last_index == 3
+    assert reopened.partition_log(GROUP).latest_snapshot() == (2, b"2")
 
 
 def test_trimmed_log_without_a_sound_snapshot_is_quarantined() -> None:
@@ -543,6 +545,6 @@ def test_truncation_past_a_checkpoint_is_replayed_from_the_checkpoint(moment: st
     store.complete_checkpoint(job)
     flush(store)
 
-    recovered = open_store(disk.clone(), seed=2).group(GROUP)
+    recovered = open_store(disk.clone(), seed=2).partition_log(GROUP)
     assert not recovered.quarantined
     assert frames(everything(recovered)) == frames([entry(1), entry(2, 2)])

@@ -123,5 +123,5 @@ def test_appends_truncations_and_reads_beside_working_threads(tmp_path: Path) ->
     assert store.wal_files <= 2
     store.close()
     reopened = open_store(OsDisk(), CONFIG, root=str(tmp_path / "a" / "b"))
-    assert frames(everything(reopened.group(GROUP))) == frames(entries)
+    assert frames(everything(reopened.partition_log(GROUP))) == frames(entries)
     reopened.close()

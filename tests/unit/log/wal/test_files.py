@@ -11,7 +11,7 @@ import pytest
 from goqueue.wire.types import Term
 from log.disk.memory import MemoryDisk, Operation
 from log.errors import WalDamaged
-from log.group.journal import HardState
+from log.partition.journal import HardState
 from log.store.directory import Store
 from log.wal.format import BLOCK_BYTES, decode_header, goes_on
 from tests.unit.log.stores import (
@@ -86,8 +86,8 @@ def test_a_node_with_peers_that_lost_its_newest_file_has_promised_nothing(
     again = open_store(found, CONFIG, set_aside=True, seed=5)
 
     assert again.incarnation != store.incarnation
-    assert again.groups() == []
-    assert again.set_aside.groups() == [GROUP]
+    assert again.partition_ids() == []
+    assert again.set_aside.partition_ids() == [GROUP]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -99,20 +99,20 @@ def test_a_node_that_accepts_the_loss_of_its_newest_file_is_another_voter(end: s
     again = open_store(found, CONFIG, accept_damage=True, seed=5)
 
     assert again.incarnation != store.incarnation
-    assert again.group(GROUP).quarantined
+    assert again.partition_log(GROUP).quarantined
 
 
 def test_files_that_a_checkpoint_has_passed_may_be_missing() -> None:
     disk, store = log_of(3)
     checkpoint(store)
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     found = disk.clone()
     names = wal_files(found)
     assert len(names) == 3, "they go with the next checkpoint"
     for path in names[:-1]:
         found.unlink(path)
 
-    again = open_store(found, CONFIG, seed=5).group(GROUP)
+    again = open_store(found, CONFIG, seed=5).partition_log(GROUP)
 
     assert again.hard_state == HardState(Term(9), "n3")
     assert frames(everything(again)) == frames(everything(log))
@@ -142,7 +142,7 @@ def holds(store: Store, operations: int, acked: list[Acked]) -> bool:
     past = [(index, term) for at, index, term in acked if at <= operations]
     if not past:
         return True
-    log = store.group(GROUP)
+    log = store.partition_log(GROUP)
     return (log.last_index, log.hard_state.term) >= past[-1] and not log.quarantined
 
 
@@ -189,13 +189,13 @@ def where_it_goes_on(disk: MemoryDisk, path: str) -> int:
 @pytest.mark.parametrize("end", ENDS)
 def test_a_directory_of_an_earlier_release_has_no_notes_and_is_whole(end: str) -> None:
     disk, store = log_of(3)
-    truth = frames(everything(store.group(GROUP)))
+    truth = frames(everything(store.partition_log(GROUP)))
     found = left_behind(disk, store, end)
     for path in wal_files(found)[:-1]:
         at = where_it_goes_on(found, path)
         found.content(path)[at : at + BLOCK_BYTES] = bytes(BLOCK_BYTES)
 
-    log = open_store(found, CONFIG, set_aside=True, seed=5).group(GROUP)
+    log = open_store(found, CONFIG, set_aside=True, seed=5).partition_log(GROUP)
 
     assert log.hard_state == HardState(Term(9), "n3")
     assert (log.quarantined, log.suspect) == (False, False)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from goqueue.wire.errors import Timeout
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from raft.frames import HEARTBEAT_GROUP
 from raft.link import PeerMesh
 
@@ -21,15 +21,18 @@ class CutLinks:
         self.lost = 0
         """Requests that nobody will answer."""
         self._between: set[frozenset[str]] = set()
-        self._entries_of: set[tuple[GroupId, str]] = set()
+        self._entries_of: set[tuple[PartitionId, str]] = set()
         send, request = PeerMesh.send, PeerMesh.request
 
         def may_send(
-            mesh: PeerMesh, node: NodeId, group: GroupId, parts: Sequence[bytes | memoryview]
+            mesh: PeerMesh,
+            node: NodeId,
+            partition_id: PartitionId,
+            parts: Sequence[bytes | memoryview],
         ) -> bool:
-            if self._is_cut(mesh, node) or (group, node) in self._entries_of:
+            if self._is_cut(mesh, node) or (partition_id, node) in self._entries_of:
                 return True
-            return send(mesh, node, group, parts)
+            return send(mesh, node, partition_id, parts)
 
         async def may_ask(
             mesh: PeerMesh, node: NodeId, method: str, payload: bytes, timeout_s: float
@@ -47,10 +50,10 @@ class CutLinks:
         """Nothing goes between a node and these others."""
         self._between.update(frozenset((name, other)) for other in others)
 
-    def starve(self, group: GroupId, name: str) -> None:
+    def starve(self, partition_id: PartitionId, name: str) -> None:
         """A node gets no entries of the group, but hears of its leader and may ask it."""
-        assert group != HEARTBEAT_GROUP
-        self._entries_of.add((group, name))
+        assert partition_id != HEARTBEAT_GROUP
+        self._entries_of.add((partition_id, name))
 
     def heal(self) -> None:
         self._between.clear()

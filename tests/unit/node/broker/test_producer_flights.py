@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goqueue.wire.batch import Record, encode_batch
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from node.broker.producer_flights import ProducersInFlight
 
-GROUP = GroupId(TopicId(1, 1), 0)
+GROUP = PartitionId(TopicId(1, 1), 0)
 
 
 def batch(producer: int, sequence: int, epoch: int = 0) -> bytes:
@@ -31,7 +31,7 @@ def test_a_later_batch_follows_an_earlier_one_that_is_on_its_way() -> None:
 
 def test_other_producers_epochs_and_partitions_are_apart() -> None:
     flights = ProducersInFlight()
-    other = GroupId(TopicId(1, 1), 1)
+    other = PartitionId(TopicId(1, 1), 1)
 
     with (
         flights.entered(GROUP, batch(1, 0)),

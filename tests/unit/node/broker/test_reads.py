@@ -10,7 +10,7 @@ import pytest
 from coordinator.cluster.state import Topic
 from goqueue import AsyncClient, RetryPolicy
 from goqueue.wire.errors import NoQuorum, OffsetOutOfRange, Timeout
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from node.api.records import Slice
 from node.partition.host import PartitionHost
 from tests.unit.node.broker.cut_links import CutLinks
@@ -28,12 +28,12 @@ class Scene:
         self.behind, self.other = (name for name in NAMES if name != leader)
 
     @property
-    def group(self) -> GroupId:
+    def partition_id(self) -> PartitionId:
         topic: Topic = self.nodes.broker(self.leader).topics._cluster.state.topics["t"]
-        return GroupId(topic.id, 0)
+        return PartitionId(topic.id, 0)
 
     def host(self, name: str) -> PartitionHost:
-        found = self.nodes.broker(name).topics._replicas.find(self.group)
+        found = self.nodes.broker(name).topics._replicas.find(self.partition_id)
         assert found is not None
         return found
 
@@ -60,8 +60,11 @@ class Scene:
         return f"http://127.0.0.1:{self.nodes.running[name].front.port}"
 
 
-def leader_of(nodes: ThreeNodes, group: GroupId) -> str | None:
-    hosts = {name: node.broker.topics._replicas.find(group) for name, node in nodes.running.items()}
+def leader_of(nodes: ThreeNodes, partition_id: PartitionId) -> str | None:
+    hosts = {
+        name: node.broker.topics._replicas.find(partition_id)
+        for name, node in nodes.running.items()
+    }
     leading = [name for name, host in hosts.items() if host is not None and host.is_leader]
     return leading[0] if len(leading) == 1 else None
 
@@ -74,9 +77,9 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     async with all_ready(ThreeNodes(**{"raft.leaderBalance": "168h"})) as nodes:
         settings = {"partitions": 1, "replication_factor": 3}
         await nodes.broker("n1").topics.create_topic("t", settings)
-        group = GroupId(nodes.broker("n1").topics._cluster.state.topics["t"].id, 0)
-        await eventually(lambda: leader_of(nodes, group) is not None)
-        leader = leader_of(nodes, group)
+        partition_id = PartitionId(nodes.broker("n1").topics._cluster.state.topics["t"].id, 0)
+        await eventually(lambda: leader_of(nodes, partition_id) is not None)
+        leader = leader_of(nodes, partition_id)
         assert leader is not None
         yield Scene(nodes, links, leader)
         links.heal()
@@ -96,7 +99,7 @@ async def test_a_replica_that_lags_says_stale_until_its_leader_answers(scene: Sc
 
     scene.links.heal()
     await scene.all_have(5)
-    await eventually(lambda: scene.host(scene.behind).group.leader is not None)
+    await eventually(lambda: scene.host(scene.behind).raft_group.leader is not None)
     found = await scene.read(scene.behind)
     assert (found.next_offset, found.end_offset, found.stale) == (5, 5, False)
     assert await scene.told(scene.behind) == (5, False)
@@ -126,7 +129,7 @@ async def test_a_page_that_more_follows_is_not_stale_but_its_end_is_only_what_is
 ) -> None:
     await scene.publish(3)
     await scene.all_have(3)
-    scene.links.starve(scene.group, scene.behind)
+    scene.links.starve(scene.partition_id, scene.behind)
     await scene.publish(3)
 
     broker = scene.nodes.broker(scene.behind)
@@ -151,7 +154,7 @@ async def test_pages_that_come_from_a_replica_that_lags_go_on_to_what_was_acked(
     """The end is the leader's, not that of the first page's replica."""
     await scene.publish(3)
     await scene.all_have(3)
-    scene.links.starve(scene.group, scene.behind)
+    scene.links.starve(scene.partition_id, scene.behind)
     await scene.publish(3)
 
     async with AsyncClient(scene.url(scene.behind), retry=QUICK) as client:
@@ -195,12 +198,12 @@ async def test_a_restarted_replica_never_tells_an_end_below_what_was_acked_unles
     await scene.nodes.stop(scene.behind)
     await scene.publish(3)
 
-    scene.links.starve(scene.group, scene.behind)
+    scene.links.starve(scene.partition_id, scene.behind)
     await scene.nodes.start(scene.behind)
     broker = scene.nodes.broker(scene.behind)
     await eventually(lambda: "t" in broker.topics.list_topics())
     looks = [await scene.told(scene.behind) for _ in range(5)]
-    await eventually(lambda: scene.host(scene.behind).group.leader is not None)
+    await eventually(lambda: scene.host(scene.behind).raft_group.leader is not None)
     looks += [await scene.told(scene.behind) for _ in range(5)]
     assert scene.host(scene.behind).end_offset < 5
     assert all(stale or end == 5 for end, stale in looks), looks

@@ -21,7 +21,7 @@ from coordinator.commands.members import ExpireMembers, HandOver, JoinGroup, Lea
 from coordinator.commands.placement import DrainBroker, SetReplicationFactor, UndrainBroker
 from coordinator.commands.queue import DeleteGroup, PauseSchedule, PutGroup, StartRedrive
 from goqueue.wire.errors import OutcomeUnknown
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, NodeId, Term, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, NodeId, PartitionId, Term, Voter
 from log.entry import EntryKind, make_entry
 from node.cluster.changes import Changes
 from node.cluster.host import ClusterHost
@@ -83,10 +83,10 @@ class Told:
     """Remembers which leaders were made known."""
 
     def __init__(self) -> None:
-        self.leaders: list[tuple[GroupId, NodeId]] = []
+        self.leaders: list[tuple[PartitionId, NodeId]] = []
 
-    def leader_changed(self, group: GroupId, leader: NodeId) -> None:
-        self.leaders.append((group, leader))
+    def leader_changed(self, partition_id: PartitionId, leader: NodeId) -> None:
+        self.leaders.append((partition_id, leader))
 
 
 def test_what_waits_for_a_silent_leader_of_the_cluster_group_is_asked_of_the_new_one() -> None:

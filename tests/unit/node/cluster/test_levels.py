@@ -14,7 +14,7 @@ from log.store.level_file import NAME, LevelFile
 from node.api.upgrade import LevelsView
 from node.assembly import assemble
 from node.cluster.host import ClusterHost
-from node.cluster.membership import Membership
+from node.cluster.membership import BrokerMembership
 from node.runtime.stored_level import OtherLevel, stored_levels
 from node.server import EXIT_CANNOT_START, EXIT_OTHER_LEVEL, open_store, run_node
 from raft.configuration import pack_snapshot
@@ -181,10 +181,10 @@ async def test_older_version_that_is_back_but_not_registered_yet_is_waited_for(
         await nodes.stop("n3")
         await eventually(lambda: nodes.broker("n1").node.cluster_view().nodes[2].status == "dead")
 
-        async def register(_self: Membership) -> float:
+        async def register(_self: BrokerMembership) -> float:
             return 3600.0
 
-        monkeypatch.setattr(Membership, "_register", register)
+        monkeypatch.setattr(BrokerMembership, "_register", register)
         await nodes.start("n3", levels=Levels(1, 1))
         await eventually(lambda: nodes.broker("n1").node.cluster_view().nodes[2].status == "alive")
         await eventually(lambda: _highest(nodes, "n3", asked="n3") == 2)
@@ -211,12 +211,12 @@ async def test_directory_whose_cluster_state_is_of_a_later_version_is_refused_in
     await eventually(lambda: node.broker.node.ready().ready)
     cluster = node.broker.topics._cluster
     assert isinstance(cluster, ClusterHost)
-    group, log = cluster.group, cluster._log
-    assert group is not None
+    raft_group, log = cluster.raft_group, cluster._log
+    assert raft_group is not None
     assert log is not None
-    of_version_99 = pack_snapshot(group.configuration, b"\x91\x63")
-    await eventually(lambda: group.applied_index <= log.durable_index)
-    log.save_snapshot(group.applied_index, of_version_99).run()
+    of_version_99 = pack_snapshot(raft_group.configuration, b"\x91\x63")
+    await eventually(lambda: raft_group.applied_index <= log.durable_index)
+    log.save_snapshot(raft_group.applied_index, of_version_99).run()
     await node.services.stop()
 
     code = await run_node(settings)

@@ -12,7 +12,7 @@ import pytest
 from coordinator.commands.codec import AllocateProducer
 from goqueue.wire.types import CLUSTER_GROUP, NodeId
 from log.disk.memory import MemoryDisk
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.cluster import host as cluster_module
 from node.cluster.host import ClusterHost
 from tests.ports import free_ports
@@ -42,8 +42,8 @@ def cluster(nodes: SmallNodes, name: str) -> ClusterHost:
     return nodes.broker(name).topics._cluster
 
 
-def log_of(nodes: SmallNodes, name: str) -> GroupLog:
-    return nodes.stores[name].group(CLUSTER_GROUP)
+def log_of(nodes: SmallNodes, name: str) -> PartitionLog:
+    return nodes.stores[name].partition_log(CLUSTER_GROUP)
 
 
 async def fill(nodes: SmallNodes, name: str = "n1") -> None:

@@ -16,12 +16,12 @@ from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, Voter
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.errors import EntryMissing, WalDamaged
-from log.group.log import UNKNOWN_END, GroupLog
+from log.partition.log import UNKNOWN_END, PartitionLog
 from log.store.directory import Store
 from node.cluster import membership
 from node.cluster.admission import ADMIT
 from node.cluster.host import ClusterHost
-from node.cluster.membership import Membership
+from node.cluster.membership import BrokerMembership
 from node.partition.host import PartitionHost
 from node.storage.copying.copies import Copies
 from raft.link import RemoteError
@@ -50,9 +50,9 @@ def cluster(nodes: ThreeNodes, name: str) -> ClusterHost:
 
 def configuration(nodes: ThreeNodes, name: str = "n1") -> tuple[str, str]:
     """The cluster group's voters and learners, as one node knows them."""
-    group = cluster(nodes, name).group
-    assert group is not None
-    known = group.configuration
+    raft_group = cluster(nodes, name).raft_group
+    assert raft_group is not None
+    known = raft_group.configuration
     return _names(known.voters), _names(known.learners)
 
 
@@ -200,9 +200,9 @@ async def test_a_node_that_was_let_in_just_now_is_not_replaced_either(nodes: Thr
     await another_is_refused(nodes)
 
 
-def part_of(nodes: ThreeNodes, name: str) -> Membership:
+def part_of(nodes: ThreeNodes, name: str) -> BrokerMembership:
     part = dict(nodes.running[name].services._parts)["cluster"]
-    assert isinstance(part, Membership)
+    assert isinstance(part, BrokerMembership)
     return part
 
 
@@ -237,9 +237,9 @@ async def test_a_node_whose_log_is_damaged_comes_back_as_a_voter_anew(
     assert after != before
     await eventually(lambda: cluster(nodes, "n2").voters.get(NodeId("n3")) == after.incarnation, 30)
     layout = cluster(nodes, "n2").state.layout
-    (group,) = layout.held_by(after)
-    await eventually(lambda: after in (layout.configuration(group) or _NONE).voters, 30)
-    await eventually(lambda: is_sound(nodes.broker("n3").topics._replicas.find(group)), 30)
+    (partition_id,) = layout.held_by(after)
+    await eventually(lambda: after in (layout.configuration(partition_id) or _NONE).voters, 30)
+    await eventually(lambda: is_sound(nodes.broker("n3").topics._replicas.find(partition_id)), 30)
 
     await nodes.stop("n1")
     await nodes.broker("n3").topics.create_topic("u", {"replication_factor": 1})
@@ -261,10 +261,10 @@ def damage_log(disk: MemoryDisk) -> None:
 
 
 async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: ThreeNodes) -> None:
-    before = cluster(nodes, "n3").group
+    before = cluster(nodes, "n3").raft_group
     assert before is not None
     log = before.state.log
-    assert isinstance(log, GroupLog)
+    assert isinstance(log, PartitionLog)
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
     log.quarantine(3, UNKNOWN_END, "as damage would")
     copies = dict(nodes.running["n3"].services._parts)["copies"]
@@ -272,7 +272,7 @@ async def test_a_damaged_replica_of_the_cluster_group_is_copied_whole(nodes: Thr
 
     copies.transfers.want(CLUSTER_GROUP)
 
-    await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
+    await eventually(lambda: cluster(nodes, "n3").raft_group not in (None, before), 30)
     await eventually(lambda: not log.quarantined and not log.suspect, 30)
     await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
     await nodes.stop("n1")
@@ -283,10 +283,10 @@ async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_r
     nodes: ThreeNodes,
 ) -> None:
     """It told of the replica that had stopped, for good, and was never ready again."""
-    before = cluster(nodes, "n3").group
+    before = cluster(nodes, "n3").raft_group
     assert before is not None
     log = before.state.log
-    assert isinstance(log, GroupLog)
+    assert isinstance(log, PartitionLog)
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] > 2)
     before.fail(RuntimeError("an entry that is to be applied is damaged"))
     log.quarantine(3, UNKNOWN_END, "as damage would")
@@ -295,7 +295,7 @@ async def test_a_node_whose_stopped_replica_of_the_cluster_group_was_copied_is_r
 
     copies.transfers.want(CLUSTER_GROUP)
 
-    await eventually(lambda: cluster(nodes, "n3").group not in (None, before), 30)
+    await eventually(lambda: cluster(nodes, "n3").raft_group not in (None, before), 30)
     await eventually(lambda: nodes.broker("n3").node.ready().ready, 30)
 
 
@@ -304,7 +304,7 @@ async def test_a_stopped_replica_is_told_of_until_its_topic_is_deleted(nodes: Th
     status, broker = nodes.running["n3"].status, nodes.broker("n3")
     await broker.topics.create_topic("t", {"partitions": 1, "replication_factor": 3})
     (host,) = broker.topics._replicas.all()
-    host.group.fail(RuntimeError("an entry that is to be applied is damaged"))
+    host.raft_group.fail(RuntimeError("an entry that is to be applied is damaged"))
     assert status.damaged_replicas == 1
     assert any("has stopped" in problem for problem in broker.node.cluster_view().problems)
 
@@ -321,14 +321,14 @@ async def test_a_node_that_joined_runs_nothing_on_a_log_that_is_being_replaced(
     """It began by asking to be let in, and took the group it stopped for one it has not got yet."""
     await come(nodes, "n4")
     part, known = part_of(nodes, "n4"), cluster(nodes, "n4")
-    await eventually(lambda: part._store.group(CLUSTER_GROUP).last_index > 0)
+    await eventually(lambda: part._store.partition_log(CLUSTER_GROUP).last_index > 0)
 
     part.hold()
     await part._register()
-    assert known.group is None
+    assert known.raft_group is None
 
     part.release()
-    assert known.group is not None
+    assert known.raft_group is not None
     await eventually(lambda: nodes.broker("n4").node.ready().ready, 30)
 
 
@@ -386,7 +386,7 @@ async def test_nodes_that_set_all_aside_found_no_new_cluster_in_its_place(
         await nodes.start(name, set_aside=True)
     await eventually(lambda: all(len(cluster(nodes, name).hellos) == 2 for name in NAMES))
 
-    assert all(cluster(nodes, name).group is None for name in NAMES)
+    assert all(cluster(nodes, name).raft_group is None for name in NAMES)
     assert not nodes.broker("n1").node.ready().ready
 
 
@@ -396,8 +396,8 @@ async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: Thr
     await eventually(lambda: configuration(nodes, "n3") == ("n1 n2 n3", "n4"))
     known = cluster(nodes, "n3")
     id = known.state.cluster_id
-    assert known.group is not None
-    before, log = known.group.applied_index, known.group.state.log
+    assert known.raft_group is not None
+    before, log = known.raft_group.applied_index, known.raft_group.state.log
     await eventually(lambda: (log.latest_snapshot() or (0,))[0] >= before)
     await nodes.stop("n3")
     forget_beginning(nodes.disks["n3"], before)
@@ -414,7 +414,7 @@ async def test_a_member_goes_on_where_the_group_s_first_entry_is_gone(nodes: Thr
 def forget_beginning(disk: MemoryDisk, before: Index) -> None:
     """As after a copy from another replica: the log begins behind its snapshot."""
     store = Store.open(disk, "/data", STORAGE)
-    log = store.group(CLUSTER_GROUP)
+    log = store.partition_log(CLUSTER_GROUP)
     found = log.latest_snapshot()
     assert found is not None and found[0] >= before
     log.start_at(Index(found[0] + 1))

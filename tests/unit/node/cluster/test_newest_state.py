@@ -8,7 +8,7 @@ from goqueue.wire.types import CLUSTER_GROUP, Index
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import EntryKind, make_entry
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.cluster.newest_state import NewestState
 from raft.group import RaftGroup
@@ -21,14 +21,14 @@ class Group:
         self.applied_index = applied_index
 
 
-def log_of(entries: int) -> GroupLog:
+def log_of(entries: int) -> PartitionLog:
     store = Store.open(MemoryDisk(), "/data", StorageConfig(watermark_percent=0))
-    log = store.create_group(CLUSTER_GROUP)
+    log = store.create_log(CLUSTER_GROUP)
     append(log, entries)
     return log
 
 
-def append(log: GroupLog, entries: int) -> None:
+def append(log: PartitionLog, entries: int) -> None:
     log.append(
         [
             make_entry(index=log.last_index + n, term=1, time_ms=n, kind=EntryKind.NOOP)
@@ -37,7 +37,7 @@ def append(log: GroupLog, entries: int) -> None:
     )
 
 
-def newest_of(group: Group, log: GroupLog) -> NewestState:
+def newest_of(group: Group, log: PartitionLog) -> NewestState:
     return NewestState(cast(RaftGroup, group), log)
 
 
@@ -63,12 +63,12 @@ def test_what_a_leader_has_cut_off_is_not_waited_for() -> None:
 
 def test_a_log_that_may_lack_something_is_waited_for_until_it_is_whole_and_applied() -> None:
     group, log = Group(5), log_of(5)
-    log.doubt()
+    log.mark_suspect()
     newest = newest_of(group, log)
     assert not newest.is_reached
 
     append(log, 2)
-    log.trust()
+    log.clear_suspect()
 
     assert not newest.is_reached, "the two that were lacking are not applied yet"
     group.applied_index = 7

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Incarnation, NodeId, Voter
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from node.cluster.host import ClusterHost
 from node.peers.forwarding import Forwarder
 from node.peers.link import NoPeers
@@ -39,7 +39,7 @@ def host(asked: Asked) -> ClusterHost:
     cluster = ClusterHost(Voter(NodeId("n1"), Incarnation(1)), on_change=lambda: None)
     cluster.use(cast(Forwarder, asked), NoPeers())
     log = SimpleNamespace(last_index=10, suspect=False, quarantined=False)
-    cluster.attach(cast(RaftGroup, Group()), cast(GroupLog, log))
+    cluster.attach(cast(RaftGroup, Group()), cast(PartitionLog, log))
     return cluster
 
 

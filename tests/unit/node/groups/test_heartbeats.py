@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.errors import GoQueueError, NoQuorum, Timeout, Unavailable
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from node.cluster.host import ClusterHost
 from node.groups.heartbeats import REQUESTS_MAX, SignsOfLife
 from node.groups.sessions import GroupSessions
 from node.peers.forwarding import Forwarder
-from node.queue_assembly import errands_of_node
+from node.queue_assembly import node_tasks
 from node.rpc import partitions as rpc
 from node.rpc.groups import HeardAnswer, HeardRequest
 from tests.unit.node.groups.test_sessions import World, sessions_of
@@ -38,7 +38,7 @@ class Leader:
 
     async def call(
         self,
-        group: GroupId,
+        partition_id: PartitionId,
         *,
         local: Callable[[float], Awaitable[Any]],
         payload: Callable[[float], bytes],
@@ -70,12 +70,12 @@ class Signs:
         self.world = World()
         self.sessions = sessions_of(self.world)
         self.leader = Leader(self.world, self.sessions)
-        self.errands = errands_of_node()
+        self.background_tasks = node_tasks()
         self.told = SignsOfLife(
             cast(ClusterHost, self.leader),
             self.sessions,
             cast(Forwarder, self.leader),
-            self.errands,
+            self.background_tasks,
         )
         self.world.join("a")
         self.world.join("b")
@@ -163,7 +163,7 @@ async def test_signs_that_nobody_waits_for_are_told_a_few_times_a_session(signs:
 
     signs.told.tell_soon(signs.world.group, "a", 100)
     await eventually(lambda: len(signs.leader.asked) == 2)
-    await signs.errands.stop()
+    await signs.background_tasks.stop()
 
 
 async def test_a_sign_that_did_not_arrive_is_told_at_the_next_occasion(signs: Signs) -> None:
@@ -174,4 +174,4 @@ async def test_a_sign_that_did_not_arrive_is_told_at_the_next_occasion(signs: Si
 
     signs.told.tell_soon(signs.world.group, "a", 10_000)
     await eventually(lambda: len(signs.leader.asked) == 2)
-    await signs.errands.stop()
+    await signs.background_tasks.stop()

@@ -9,7 +9,7 @@ import pytest
 from coordinator.commands.codec import CreateTopic
 from coordinator.commands.members import Handed, HandOver, JoinGroup, LeaveGroup, LetGo
 from coordinator.commands.queue import DeleteGroup, PutGroup
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.disk.memory import MemoryDisk
 from node.api.members import JoinRequest
 from node.groups.metrics import GroupFigures
@@ -75,7 +75,7 @@ class Groups:
             self.figures.end()
 
 
-def _short(partition: GroupId) -> tuple[int, int]:
+def _short(partition: PartitionId) -> tuple[int, int]:
     return partition.topic.index, partition.partition
 
 

@@ -20,7 +20,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from log.disk.memory import MemoryDisk
 from node.api.claims import FORCED, NOBODY, Claim
 from node.api.members import JoinRequest, LagView, ResetTo, ResetView
@@ -336,7 +336,7 @@ async def test_a_partition_that_got_an_owner_meanwhile_is_not_reset_and_the_erro
         await consume(broker, 3, partition)
     group = await broker.groups.find("g")
     topic = await broker.topics._finder.find("t")
-    await broker.queue._calls.operations.put(GroupId(topic.id, 1), [Own(group.id, "m", 1)])
+    await broker.queue._calls.operations.put(PartitionId(topic.id, 1), [Own(group.id, "m", 1)])
 
     with pytest.raises(GroupActive) as refused:
         await reset(broker, EARLIEST, partitions=None)
@@ -362,7 +362,7 @@ async def test_a_reset_of_which_a_part_is_in_doubt_says_which_and_whether_to_rep
     operations = broker.queue._calls.operations
     put = operations.put
 
-    async def lost(partition: GroupId, *given: Any) -> OpsAnswer:
+    async def lost(partition: PartitionId, *given: Any) -> OpsAnswer:
         if partition.partition == 1:
             raise OutcomeUnknown
         return await put(partition, *given)
@@ -387,7 +387,7 @@ async def test_nothing_is_reset_where_a_leader_does_not_answer_before(
     ask = calls.ask
 
     async def silent(request: Any, packed: bytes, *given: Any) -> Any:
-        if GroupId.unpack(packed).partition == 1:
+        if PartitionId.unpack(packed).partition == 1:
             raise NoQuorum
         return await ask(request, packed, *given)
 

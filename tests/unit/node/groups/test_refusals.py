@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from coordinator.commands.codec import DeleteTopic
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from coordinator.groups.settings import Group
 from goqueue.wire.errors import GoQueueError, StaleGeneration, UnknownMember, UnknownTopic
 from goqueue.wire.types import Offset
@@ -58,7 +58,7 @@ class Asked:
     async def find(self, group: str, member: str) -> Group:
         return self.world.state.groups[group]
 
-    def membership_of(self, group: Group, member: str) -> Membership:
+    def membership_of(self, group: Group, member: str) -> GroupMembership:
         membership = self.world.state.members.of(group)
         membership.member(group.name, member)
         return membership

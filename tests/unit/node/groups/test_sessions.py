@@ -13,9 +13,9 @@ from coordinator.commands.codec import Command, CreateTopic, Result
 from coordinator.commands.members import JoinGroup, LeaveGroup, LetGo
 from coordinator.commands.queue import PutGroup
 from coordinator.groups.coordinator import Drain, Naming
-from coordinator.groups.membership import Membership
+from coordinator.groups.membership import GroupMembership
 from goqueue.wire.errors import DiskFull, GoQueueError, NotLeader, OutcomeUnknown, Unavailable
-from goqueue.wire.types import GroupId, Index
+from goqueue.wire.types import Index, PartitionId
 from node.cluster.changes import Changes
 from node.groups import sessions as group_sessions
 from node.groups.sessions import GroupSessions
@@ -43,10 +43,10 @@ class World:
         self.leads = True
         self.lose: Callable[[Command], str] = lambda _command: ""
         self.proposed: list[Command] = []
-        self.owners: dict[GroupId, tuple[str, int]] = {}
-        self.in_flight_of: dict[tuple[GroupId, str], int] = {}
-        self.silent: set[GroupId] = set()
-        self.broken: set[GroupId] = set()
+        self.owners: dict[PartitionId, tuple[str, int]] = {}
+        self.in_flight_of: dict[tuple[PartitionId, str], int] = {}
+        self.silent: set[PartitionId] = set()
+        self.broken: set[PartitionId] = set()
         self.asked: list[Drain] = []
         self.do(CreateTopic("t", {"partitions": 4}))
         self.do(PutGroup("g"))
@@ -107,7 +107,7 @@ class World:
         return self.state.groups["g"].id
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> GroupMembership:
         return self.state.members.by_group[self.group]
 
     def join(self, member: str, *, lets_go: bool = True) -> None:
@@ -122,8 +122,8 @@ class World:
         )
         self.do(command)
 
-    def partition(self, number: int) -> GroupId:
-        return GroupId(self.cluster.topic("t").id, number)
+    def partition(self, number: int) -> PartitionId:
+        return PartitionId(self.cluster.topic("t").id, number)
 
     def owned(self) -> dict[str, list[int]]:
         """What each member has, in the cluster's state and in the partitions' own logs alike."""

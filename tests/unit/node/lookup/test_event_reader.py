@@ -74,7 +74,7 @@ def expected(partition: LoggedPartition) -> list[tuple[int, Row]]:
     entries = [log.entry(index) for index in map(type(last), range(1, last + 1))]
     found: list[tuple[int, Row]] = []
     for offset in range(partition.state.next_offset):
-        timeline = project(offset, entries, partition.state.queue.chronicle)
+        timeline = project(offset, entries, partition.state.queue.outcome_notes)
         assert timeline is not None
         for time_ms, type_, what in timeline.events:
             if type_ != "RETAINED" and what.get("time") != "not_recorded":

@@ -83,8 +83,8 @@ async def test_a_message_that_cannot_be_read_says_so_until_it_is_tried_again(
     assert [message.offset for message in await receive(node)] == [1]
     [group] = host.state.queue.groups.values()
     await eventually(lambda: 0 not in group.leases)
-    aside_ms = host.unread.until_ms(group.id, 0, host.log_time_ms())
-    host.unread.note(group.id, [0], aside_ms - 5)  # entries may be a moment in the queue
+    aside_ms = host.unreadable.until_ms(group.id, 0, host.log_time_ms())
+    host.unreadable.note(group.id, [0], aside_ms - 5)  # entries may be a moment in the queue
     told = await why(broker)
     view = await broker.traces.message_why("t", 0, Offset(0), "g")
 

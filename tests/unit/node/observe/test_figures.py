@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.errors import GoQueueError
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from log.disk.memory import MemoryDisk
-from log.segments.counters import LOOKUPS_KEPT_MAX, LogTally
+from log.segments.counters import LOOKUPS_KEPT_MAX, LogCounters
 from node.api.members import JoinRequest
 from node.metrics import Metrics
 from node.observe.link_metrics import LinkFigures
@@ -30,7 +30,7 @@ def text(metrics: Metrics) -> str:
 def test_who_falls_out_of_sync_and_comes_back_is_counted_from_the_leaderships_begin_on() -> None:
     metrics, there = Metrics(), ["n1", "n2"]
     host = SimpleNamespace(
-        id=GroupId(TopicId(1, 1), 3), topic="t", is_leader=True, in_sync=lambda: list(there)
+        id=PartitionId(TopicId(1, 1), 3), topic="t", is_leader=True, in_sync=lambda: list(there)
     )
     hosts = cast(Any, SimpleNamespace(all=lambda: [host]))
     figures = ReplicaFigures(NodeId("n1"), hosts, metrics, lambda _host: False, lambda _host: [])
@@ -85,18 +85,18 @@ def test_links_tell_what_they_counted_and_sums_outlive_a_peer() -> None:
 
 
 def test_a_logs_counts_are_added_to_its_topic_once() -> None:
-    metrics, tally, counted = Metrics(), LogTally(), Counted()
-    segments = SimpleNamespace(tally=tally, chain=(1, 2), size_bytes=70)
+    metrics, counters, counted = Metrics(), LogCounters(), Counted()
+    segments = SimpleNamespace(counters=counters, chain=(1, 2), size_bytes=70)
     replica = cast(
         Any,
         SimpleNamespace(
-            id=GroupId(TopicId(1, 1), 0), topic="t", log=SimpleNamespace(disk_segments=segments)
+            id=PartitionId(TopicId(1, 1), 0), topic="t", log=SimpleNamespace(disk_segments=segments)
         ),
     )
     figures = LogFigures(metrics)
-    tally.segments_created, tally.index_rebuilds = 3, 1
+    counters.segments_created, counters.index_rebuilds = 3, 1
     for number in range(LOOKUPS_KEPT_MAX + 5):
-        tally.looked_up("offset", number / 1e6)
+        counters.looked_up("offset", number / 1e6)
 
     def tell() -> None:
         figures.tell(replica, counted)

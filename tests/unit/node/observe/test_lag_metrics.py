@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from delivery.config import GroupConfig
 from delivery.entries.ops import OpenGroup
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from node.metrics import Metrics
 from node.observe.lag_metrics import tell_lag
 from tests.unit.delivery.desk import Desk
@@ -18,7 +18,7 @@ class Led(Desk):
     def __init__(self, topic: str = "t", partition: int = 0) -> None:
         super().__init__()
         self.topic = topic
-        self.id = GroupId(TopicId(1, 1), partition)
+        self.id = PartitionId(TopicId(1, 1), partition)
 
     def log_time_ms(self) -> int:
         return self.now_ms
@@ -50,13 +50,13 @@ def test_lag_is_told_in_messages_and_seconds_for_each_partition() -> None:
 
     found = text(metrics_of([first, second]))
 
-    for partition, floor, lag, seconds in ((0, 3, 2, 2.5), (1, 5, 0, 0.0)):
+    for partition, committed_offset, lag, seconds in ((0, 3, 2, 2.5), (1, 5, 0, 0.0)):
         labels = f'{{group="g1",partition="{partition}",topic="t"}}'
-        assert f"group_offset{labels} {floor}.0" in found
+        assert f"group_offset{labels} {committed_offset}.0" in found
         assert f"group_lag{labels} {lag}.0" in found
         assert f"group_lag_seconds{labels} {seconds}" in found
         place = f'consumer_group="g1",partition="{partition}",topic="t"'
-        assert f"goqueue_consumer_committed_offset{{{place}}} {floor}.0" in found
+        assert f"goqueue_consumer_committed_offset{{{place}}} {committed_offset}.0" in found
 
 
 def test_a_group_has_the_sum_and_the_most_of_its_partitions_lags() -> None:

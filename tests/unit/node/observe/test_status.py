@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
+from goqueue.wire.types import Incarnation, NodeId, PartitionId, TopicId, Voter
 from node.metrics import Metrics
 from node.observe.replay_watch import STALLED_S, ReplayWatch
 from node.observe.status import LAGGING, UNDER_REPLICATED, NodeStatus
 from node.runtime.loop_lag import LoopLag
 
-GROUP = GroupId(TopicId(1, 7), 0)
+GROUP = PartitionId(TopicId(1, 7), 0)
 
 
 def replicas(names: str) -> tuple[Voter, ...]:
@@ -37,7 +37,7 @@ def status(
     state = SimpleNamespace(placement=lambda _group: placement, layout=layout)
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1"),
-        "store": SimpleNamespace(groups=list),
+        "store": SimpleNamespace(partition_ids=list),
         "cluster": SimpleNamespace(state=state, hellos=told or {}),
         "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False),
         "topology": None,
@@ -209,7 +209,7 @@ def node_status(
     """A node's that lacks nothing else."""
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1", auth=auth),
-        "store": SimpleNamespace(failed=None, groups=list),
+        "store": SimpleNamespace(failed=None, partition_ids=list),
         "cluster": SimpleNamespace(
             state=SimpleNamespace(keys=SimpleNamespace(by_id=keys)),
             not_ready=lambda: None,

@@ -19,7 +19,7 @@ from log.segments.chain import SegmentInfo
 from node.metrics import Metrics
 from node.partition.reading.reader import Bounds, PartitionReader
 from node.partition.retention.compaction import Compactor, Findings
-from node.partition.retention.reappended import KeptReader
+from node.partition.retention.reappended import CompactedReader
 from node.partition.retention.trimming import Retention
 from raft.errors import Outcome
 
@@ -138,7 +138,7 @@ class Scene:
         self._wire()
 
     def _wire(self) -> None:
-        kept = KeptReader(self.log, lambda: self.state.queue.survivors)  # type: ignore[arg-type]
+        kept = CompactedReader(self.log, lambda: self.state.queue.compacted_set)  # type: ignore[arg-type]
         self.reader = PartitionReader(self.log, self._bounds, kept)  # type: ignore[arg-type]
         parts: dict[str, Any] = {
             "log": self.log,

@@ -80,7 +80,7 @@ class Scene:
         self.relaxed = False
         self.queue = AppendQueue(
             topic="t",
-            group=self.group,  # type: ignore[arg-type]
+            raft_group=self.group,  # type: ignore[arg-type]
             appender=lambda: Appender(self.state, max_message_bytes=1 << 20),
             original_time_ms=lambda _offset: 7,
             is_relaxed=lambda: self.relaxed,

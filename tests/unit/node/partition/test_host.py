@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.wire.batch import Record, RecordBatch
-from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from goqueue.wire.types import Index, Offset, PartitionId, TopicId
 from log.errors import EntryMissing
 from node.metrics import Metrics
 from node.partition.host import PartitionHost, PartitionSettings
@@ -33,7 +33,7 @@ def replica(scene: Scene, log: CutLog) -> PartitionHost:
     shared: Any = log
     parts: Any = SimpleNamespace(workers=None, metrics=Metrics(), batches=None)
     return PartitionHost(
-        id=GroupId(TopicId(1, 1), 0),
+        id=PartitionId(TopicId(1, 1), 0),
         topic="t",
         config=scene.config,
         log=shared,

@@ -100,7 +100,7 @@ class Scene:
         self.state = PartitionState()
         self.group = Group(self.state)
         self.host = QueueHost(
-            group=cast(RaftGroup, self.group), state=self.state, config=QueueConfig
+            raft_group=cast(RaftGroup, self.group), state=self.state, config=QueueConfig
         )
         self.group.host = self.host
         self.host.open()
@@ -189,7 +189,7 @@ async def test_settles_need_not_wait_for_a_delivery_under_way(scene: Scene) -> N
 
     (result,) = await settling
     assert isinstance(result, SettledResult)
-    assert result.floor == 1
+    assert result.committed_offset == 1
     assert [grant.offset for grant in (await receiving).grants] == [1]
 
 

@@ -11,7 +11,7 @@ from goqueue.wire.batch import Record, RecordBatch, encode_batch
 from goqueue.wire.types import Offset
 from log.entry import EntryKind, make_entry
 from node.metrics import Metrics
-from node.partition.queue_metrics import PartitionTally, tell_queue
+from node.partition.queue_metrics import PartitionCounters, tell_queue
 
 PLACE = 'consumer_group="g",topic="t"'
 
@@ -53,15 +53,15 @@ def text(metrics: Metrics) -> str:
 
 def test_what_a_former_leader_counted_is_not_counted_again() -> None:
     led, metrics = Led(), Metrics()
-    tally = PartitionTally("t", led.state, metrics)
+    counters = PartitionCounters("t", led.state, metrics)
     led.apply(OpenGroup(1, "g", 1, GroupConfig()))
     led.apply(Delivered(1, "m", 1000, [0, 1]))
-    tally.begin()
+    counters.begin()
 
     delivery = led.apply(Delivered(1, "m", 1000, [2]))
     led.apply(Settled(1, ACK, [(delivery, [2])]))
-    tally.count()
-    tally.count()
+    counters.count()
+    counters.count()
 
     assert f"goqueue_broker_messages_consumed_total{{{PLACE}}} 1.0" in text(metrics)
     assert f"goqueue_broker_messages_acked_total{{{PLACE}}} 1.0" in text(metrics)
@@ -69,17 +69,17 @@ def test_what_a_former_leader_counted_is_not_counted_again() -> None:
 
 def test_evictions_are_counted_by_kind_once_per_leadership() -> None:
     led, metrics = Led(), Metrics()
-    requests, tally = led.state.requests, PartitionTally("t", led.state, metrics)
+    requests, counters = led.state.requests, PartitionCounters("t", led.state, metrics)
     requests.configure(REQUEST_BYTES)
     requests.stored([(1, Offset(0)), (2, Offset(1))], 1000)
     requests.forget(1000)
-    tally.begin()
+    counters.begin()
     assert 'goqueue_dedup_evictions_total{kind="producer",topic="t"} 0' in text(metrics)
 
     requests.stored([(3, Offset(2)), (4, Offset(3))], 1000)
     requests.forget(1000)
-    tally.count()
-    tally.count()
+    counters.count()
+    counters.count()
 
     assert 'goqueue_dedup_evictions_total{kind="request",topic="t"} 2' in text(metrics)
 
@@ -116,13 +116,13 @@ def test_groups_beyond_the_bound_share_a_label_and_gauges_of_former_leaders_go()
 
 def test_what_is_stored_is_counted_by_lane_and_delay_once_per_leadership() -> None:
     led, metrics = Led(), Metrics()
-    tally = PartitionTally("t", led.state, metrics)
+    counters = PartitionCounters("t", led.state, metrics)
 
-    tally.count()
-    tally.count()
+    counters.count()
+    counters.count()
     assert 'published_total{priority="critical",topic="t"} 1.0' in text(metrics)
     led.state.queue.scheduled, led.state.queue.released = 5, 3
-    tally.count()
+    counters.count()
 
     assert 'delayed_messages_scheduled_total{topic="t"} 5.0' in text(metrics)
     assert 'delayed_messages_fired_total{topic="t"} 3.0' in text(metrics)
@@ -130,14 +130,14 @@ def test_what_is_stored_is_counted_by_lane_and_delay_once_per_leadership() -> No
 
 def test_waiting_in_lanes_is_summed_so_that_an_average_can_be_told() -> None:
     led, metrics = Led(), Metrics()
-    tally = PartitionTally("t", led.state, metrics)
+    counters = PartitionCounters("t", led.state, metrics)
     led.apply(OpenGroup(1, "g", 1, GroupConfig()))
     led.apply(Delivered(1, "m", 1000, [0]))
-    waited = led.state.queue.groups[1].tally
+    waited = led.state.queue.groups[1].counters
     waited.waited(0, 500)
     waited.waited(0, 1500)
 
-    tally.count()
+    counters.count()
 
     before = text(metrics)
     assert 'goqueue_lane_waits_total{lane="critical",topic="t"} 3.0' in before
@@ -156,10 +156,10 @@ def test_a_halted_group_is_told_by_partition_and_one_that_is_not_as_zero() -> No
 
 def test_counters_of_a_group_are_there_with_zeros_before_anything_happens() -> None:
     led, metrics = Led(), Metrics()
-    tally = PartitionTally("t", led.state, metrics)
+    counters = PartitionCounters("t", led.state, metrics)
     led.apply(OpenGroup(1, "g", 1, GroupConfig()))
 
-    tally.begin()
+    counters.begin()
 
     for name in ("goqueue_fallen_messages_total", "goqueue_died_messages_total"):
         assert f"{name}{{{PLACE}}} 0.0" in text(metrics)

@@ -64,7 +64,7 @@ class Partition:
         self.original_time_ms: Callable[[Offset], int] = lambda _offset: 1000
         self.queue = AppendQueue(
             topic="t",
-            group=cast(RaftGroup, self.group),
+            raft_group=cast(RaftGroup, self.group),
             appender=lambda: Appender(self.state),
             original_time_ms=lambda offset: self.original_time_ms(offset),
             is_relaxed=lambda: False,

@@ -31,7 +31,7 @@ from goqueue.wire.types import Index, Offset
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.entry import EntryKind
-from log.segments.message_entry_index import MentionFile
+from log.segments.message_entry_index import MessageEntryFile
 from node.partition.host import PartitionHost
 from node.partition.timeline_lookup import TimelineOff, look_up
 from tests.steps import Steps, longest_stretch
@@ -55,8 +55,8 @@ def whole(partition: LoggedPartition) -> dict[int, object]:
     partition.flush()
     last, log = partition.applied_index, partition.log
     entries = [log.entry(index) for index in map(type(last), range(1, last + 1))]
-    chronicle = partition.state.queue.chronicle
-    return {offset: project(offset, entries, chronicle) for offset in range(COUNT)}
+    outcome_notes = partition.state.queue.outcome_notes
+    return {offset: project(offset, entries, outcome_notes) for offset in range(COUNT)}
 
 
 async def check(partition: LoggedPartition) -> None:
@@ -65,14 +65,14 @@ async def check(partition: LoggedPartition) -> None:
 
 
 def files(tmp_path: Path) -> list[Path]:
-    return sorted(tmp_path.rglob(f"*{MentionFile.suffix}"))
+    return sorted(tmp_path.rglob(f"*{MessageEntryFile.suffix}"))
 
 
 async def test_a_look_up_tells_what_the_whole_log_does(partition: LoggedPartition) -> None:
     await check(partition)
 
     assert len(partition.log.segments()) > 3
-    assert partition.mentions.disk_bytes and partition.mentions.ram_rows
+    assert partition.message_entries.disk_bytes and partition.message_entries.ram_rows
 
 
 async def test_an_entry_that_gives_two_groups_an_owner_is_told_for_both(
@@ -128,7 +128,7 @@ async def test_a_timeline_says_the_state_that_searches_say(
 
 async def test_replicated_names_the_voters_of_that_time(partition: LoggedPartition) -> None:
     last = int(partition.applied_index)
-    partition.state.queue.chronicle.vote(last, ["node-1", "node-4", "node-9"])
+    partition.state.queue.outcome_notes.vote(last, ["node-1", "node-4", "node-9"])
     partition.publish(1)
 
     old, new = await partition.timeline(3), await partition.timeline(COUNT)
@@ -170,7 +170,7 @@ async def test_an_index_file_that_is_not_sound_is_made_again(
     else:
         damaged.write_bytes(files(tmp_path)[1].read_bytes())
     if how != "flipped":
-        partition.mentions.forget()  # as after a restart
+        partition.message_entries.forget()  # as after a restart
 
     await check(partition)
 
@@ -182,7 +182,7 @@ async def test_after_a_restart_the_index_goes_on_where_it_was(
 ) -> None:
     await check(partition)
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
-    partition.mentions.forget()
+    partition.message_entries.forget()
     partition.publish(5)
     partition.do(Delivered(1, "a", 1000, [5]))
 
@@ -196,9 +196,9 @@ async def test_files_of_segments_that_have_gone_go_too(
     partition: LoggedPartition, tmp_path: Path
 ) -> None:
     await check(partition)
-    stale = files(tmp_path)[0].with_name(f"{1 << 40:016x}{MentionFile.suffix}")
+    stale = files(tmp_path)[0].with_name(f"{1 << 40:016x}{MessageEntryFile.suffix}")
     stale.write_bytes(b"x")
-    partition.mentions.forget()
+    partition.message_entries.forget()
 
     await partition.timeline(0)
 
@@ -230,7 +230,7 @@ async def test_a_look_up_never_has_the_loop_for_long(tmp_path: Path) -> None:
 
 async def held(partition: LoggedPartition, offset: int) -> int:
     """The most steps of the loop's thread at a stretch."""
-    partition.log.disk_segments.chain[-1].quiet.cut()
+    partition.log.disk_segments.chain[-1].empty_run.cut()
     with Steps() as counted:
         looking = look_up(cast(PartitionHost, partition), Offset(offset))
         longest, found = await longest_stretch(counted, looking)

@@ -17,12 +17,12 @@ from goqueue.wire.errors import (
     Timeout,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from node.metrics import Metrics
 from node.peers.forwarding import Forwarder
 from raft.link import LinkDown, RemoteError
 
-GROUP = GroupId(TopicId(1, 2), 0)
+GROUP = PartitionId(TopicId(1, 2), 0)
 ME, A, B = NodeId("me"), NodeId("a"), NodeId("b")
 
 
@@ -36,19 +36,19 @@ class Known:
         self.learned: list[NodeId] = []
         self.members: tuple[NodeId, ...] = (ME, A, B)
 
-    def leader(self, group: GroupId) -> NodeId | None:
+    def leader(self, partition_id: PartitionId) -> NodeId | None:
         return self.leaders[0] if self.leaders else None
 
-    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
+    def learn(self, partition_id: PartitionId, leader: NodeId | None, asked: NodeId) -> None:
         self.learned += [] if leader is None else [leader]
 
-    def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
+    def replicas(self, partition_id: PartitionId) -> tuple[NodeId, ...]:
         return self.members
 
-    def reachable(self, group: GroupId) -> int:
+    def reachable(self, partition_id: PartitionId) -> int:
         return self.is_reachable
 
-    async def changed(self, group: GroupId, timeout_s: float) -> None:
+    async def changed(self, partition_id: PartitionId, timeout_s: float) -> None:
         self.waits += 1
         if len(self.leaders) > 1:
             del self.leaders[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from node.peers import leaders
 from node.peers.leaders import ask_leaders
 from tests.unit.node.replicas.test_topology import ME, A, B, C, World
@@ -23,13 +23,13 @@ class Leader:
         self.leader = leader
         self.asked: list[NodeId] = []
 
-    async def ask(self, node: NodeId, groups: list[GroupId]) -> Iterable[GroupId]:
+    async def ask(self, node: NodeId, partition_ids: list[PartitionId]) -> Iterable[PartitionId]:
         self.asked.append(node)
         await asyncio.sleep(0)
-        return groups if node == self.leader else []
+        return partition_ids if node == self.leader else []
 
-    async def left(self, rounds: int = 1) -> set[GroupId]:
-        return await ask_leaders(self.world.topology, [self.world.group], self.ask, rounds)
+    async def left(self, rounds: int = 1) -> set[PartitionId]:
+        return await ask_leaders(self.world.topology, [self.world.partition_id], self.ask, rounds)
 
 
 @pytest.mark.parametrize("leader", [A, B, C])
@@ -63,7 +63,7 @@ async def test_where_nobody_leads_each_is_asked_once_a_round(
     monkeypatch.setattr(leaders, "PAUSE_S", 0.001)
     found = Leader(ME)
 
-    assert await found.left(rounds=2) == {found.world.group}
+    assert await found.left(rounds=2) == {found.world.partition_id}
     assert sorted(found.asked) == [A, A, B, B, C, C]
 
 
@@ -74,11 +74,13 @@ async def test_a_node_without_replicas_tells_of_partitions_whose_leaders_have_mo
         await some.topics.create_topic("t", {"partitions": 1, "replication_factor": 2})
         (partition,) = (await some.topics.topic("t")).partitions
         first, second = partition.voters
-        group = GroupId(TopicId.parse((await some.topics.topic("t")).id), 0)
-        replica = nodes.running[first].raft.group(group)
+        partition_id = PartitionId(TopicId.parse((await some.topics.topic("t")).id), 0)
+        replica = nodes.running[first].raft.raft_group(partition_id)
         await eventually(lambda: replica.is_ready_leader)
         replica.transfer_leadership(NodeId(second))
-        await eventually(lambda: nodes.running[second].raft.group(group).is_ready_leader)
+        await eventually(
+            lambda: nodes.running[second].raft.raft_group(partition_id).is_ready_leader
+        )
         (third,) = {*NAMES} - {first, second}
         broker = nodes.broker(third)
 

@@ -45,7 +45,7 @@ from delivery.entries.ops import (
     Unparked,
 )
 from goqueue.wire.errors import Conflict, NotLeader, OutcomeUnknown
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, TopicId, Voter
 from node.broker.archive import ArchivedRequest, NodeArchives
 from node.broker.partitions import Partitions
 from node.cluster.host import ClusterHost
@@ -60,7 +60,7 @@ from raft.link import LinkDown, RemoteError
 from tests.unit.delivery.desk import Desk, all_of
 
 ME, LEADER = NodeId("me"), NodeId("leader")
-PARTITION = GroupId(TopicId(1, 2), 0)
+PARTITION = PartitionId(TopicId(1, 2), 0)
 K = b"k"
 
 
@@ -146,18 +146,18 @@ class LosesAnswers:
 class Leads:
     """Leadership as a node knows it that is sure of the leader."""
 
-    def leader(self, group: GroupId) -> NodeId | None:
+    def leader(self, partition_id: PartitionId) -> NodeId | None:
         return LEADER
 
-    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None: ...
+    def learn(self, partition_id: PartitionId, leader: NodeId | None, asked: NodeId) -> None: ...
 
-    def replicas(self, group: GroupId) -> tuple[NodeId, ...]:
+    def replicas(self, partition_id: PartitionId) -> tuple[NodeId, ...]:
         return (LEADER,)
 
-    def reachable(self, group: GroupId) -> int:
+    def reachable(self, partition_id: PartitionId) -> int:
         return 1
 
-    async def changed(self, group: GroupId, timeout_s: float) -> None:
+    async def changed(self, partition_id: PartitionId, timeout_s: float) -> None:
         await asyncio.sleep(0)
 
 
@@ -202,7 +202,7 @@ async def test_a_repeat_takes_nothing_back_that_others_did_in_between(
 
 def _standing(desk: Desk) -> tuple[int, int, object, str]:
     group = desk.group()
-    return group.floor, group.ready_count(), group.parked(), group.halted
+    return group.committed_offset, group.ready_count(), group.parked(), group.halted
 
 
 @pytest.mark.parametrize("kind", [Purged, Redriven])

@@ -25,7 +25,7 @@ from coordinator.errors import Overtaken
 from coordinator.placement.steps import REMOVE, TRANSFER, Step, refusal
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import NotLeader
-from goqueue.wire.types import GroupId, Index, NodeId, Offset, TopicId
+from goqueue.wire.types import Index, NodeId, Offset, PartitionId, TopicId
 from node.api.claims import Claim
 from node.metrics import Metrics
 from node.partition.host import PartitionHost
@@ -61,7 +61,7 @@ def topic(nodes: ThreeNodes) -> Topic:
 
 
 def host(nodes: ThreeNodes, name: str, number: int = 0) -> PartitionHost | None:
-    return nodes.broker(name).topics._replicas.find(GroupId(topic(nodes).id, number))
+    return nodes.broker(name).topics._replicas.find(PartitionId(topic(nodes).id, number))
 
 
 async def do(nodes: ThreeNodes, command: Command) -> object:
@@ -92,14 +92,14 @@ def is_settled(nodes: ThreeNodes) -> bool:
         if layout.moving or layout.unequal or layout.reassignments.running():
             return False
         wanted = {
-            group
-            for group in layout.held_by(nodes.broker(name).topics._replicas._me)
-            if group.topic.index
+            partition_id
+            for partition_id in layout.held_by(nodes.broker(name).topics._replicas._me)
+            if partition_id.topic.index
         }
         hosts = nodes.broker(name).topics._replicas.all()
         if {one.id for one in hosts} != wanted:
             return False
-        if any(one.group.configuration.learners for one in hosts):
+        if any(one.raft_group.configuration.learners for one in hosts):
             return False
     return True
 
@@ -170,7 +170,10 @@ async def test_a_node_without_a_replica_finds_who_leads_after_each_move(
         await settled(nodes)
     assert await values(nodes, other) == [b"%d" % value for value in range(5)]
     broker = nodes.broker(other)
-    assert [ends.is_leader for ends in (await broker.topics._ends.confirmed(topic(nodes))).values()]
+    assert [
+        offsets.is_leader
+        for offsets in (await broker.topics._offsets_collector.confirmed(topic(nodes))).values()
+    ]
 
 
 async def test_publishing_goes_on_while_a_partition_moves_there_and_back(
@@ -251,14 +254,14 @@ async def test_a_replica_that_moved_away_comes_back_on_its_old_term(nodes: Three
     await settled(nodes)
     term = (
         nodes.broker(first)
-        .topics._replicas._store.group(GroupId(topic(nodes).id, 0))
+        .topics._replicas._store.partition_log(PartitionId(topic(nodes).id, 0))
         .hard_state.term
     )
     assert term >= 1
 
     await move(nodes, [first])
     await settled(nodes)
-    assert only(nodes, first).group.term > term
+    assert only(nodes, first).raft_group.term > term
     assert await values(nodes, to) == [b"0", b"1", b"2"]
 
 
@@ -271,7 +274,7 @@ async def test_a_node_that_slept_through_a_move_lets_go_of_its_replica(nodes: Th
 
     def is_lowered() -> bool:
         placement = topic(nodes).partitions[0]
-        known = state(nodes).layout.configuration(GroupId(topic(nodes).id, 0))
+        known = state(nodes).layout.configuration(PartitionId(topic(nodes).id, 0))
         return known is not None and len(placement.replicas) == len(known.voters) == 2
 
     while away in topic(nodes).partitions[0].nodes:
@@ -296,7 +299,11 @@ async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(nodes: Thre
 
         def is_gone(gone: TopicId = gone) -> bool:
             stores = [nodes.broker(name).topics._replicas._store for name in NAMES]
-            return not any(group.topic == gone for store in stores for group in store.groups())
+            return not any(
+                partition_id.topic == gone
+                for store in stores
+                for partition_id in store.partition_ids()
+            )
 
         await eventually(is_gone)
         await settled(nodes)
@@ -362,7 +369,7 @@ async def filled(nodes: SmallNodes) -> tuple[str, str]:
     for value in range(20):
         await append(nodes.running["n1"], f"{value}" * 25_000)
     first = topic(nodes).partitions[0].preferred
-    log = nodes.stores[first].group(GroupId(topic(nodes).id, 0))
+    log = nodes.stores[first].partition_log(PartitionId(topic(nodes).id, 0))
     await eventually(lambda: log.size_bytes > copies.COPIED_BYTES)
     return first, next(name for name in NAMES if name != first)
 
@@ -403,7 +410,7 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         )
         await move(nodes, [to])
         await until_told(nodes, lambda one: "no room" in one.waiting)
-        assert only(nodes, first).group.configuration.learners == ()
+        assert only(nodes, first).raft_group.configuration.learners == ()
         await append(nodes.running[to], "not endangered")
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
         await settled(nodes)
@@ -430,10 +437,10 @@ async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
-        next(voter for voter in host.group.voters if voter.node == leader),
+        next(voter for voter in host.raft_group.voters if voter.node == leader),
     )
     await eventually(lambda: len(moving.seen(host).in_sync) == 3)
-    leaves, stays = (voter for voter in host.group.voters if voter.node != leader)
+    leaves, stays = (voter for voter in host.raft_group.voters if voter.node != leader)
     damaged = leader if whose == "the leader's own" else stays.node
     log = only(nodes, damaged).log
     monkeypatch.setattr(log, "damaged", (Index(1), Index(1)))
@@ -442,7 +449,7 @@ async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
     await eventually(lambda: damaged not in moving.seen(host).in_sync)
 
     # then the third is not taken away
-    step = Step(host.id, REMOVE, leaves, host.group.configuration_before.index, 2)
+    step = Step(host.id, REMOVE, leaves, host.raft_group.configuration_before.index, 2)
     assert refusal(step, moving.seen(host)) == "only 1 of the 2 that would stay are in sync"
     monkeypatch.setattr(log, "damaged", None)
     await eventually(lambda: refusal(step, moving.seen(host)) is None)
@@ -454,7 +461,7 @@ async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
     await create(nodes, 3)
     await eventually(lambda: any_leader(nodes, 0))
     leader = next(name for name in NAMES if only(nodes, name).is_leader)
-    broker, group = nodes.broker(leader), only(nodes, leader).group
+    broker, raft_group = nodes.broker(leader), only(nodes, leader).raft_group
     hellos = broker.topics._cluster.hellos
     moving = MovingPartitions(
         broker.topics._cluster,
@@ -462,16 +469,16 @@ async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
-        next(voter for voter in group.voters if voter.node == leader),
+        next(voter for voter in raft_group.voters if voter.node == leader),
     )
-    heir = next(voter for voter in group.voters if voter.node != leader)
-    step = Step(group.id, TRANSFER, heir, group.configuration_before.index, 3)
+    heir = next(voter for voter in raft_group.voters if voter.node != leader)
+    step = Step(raft_group.id, TRANSFER, heir, raft_group.configuration_before.index, 3)
     told = hellos[heir.node]
     monkeypatch.setitem(hellos, heir.node, {**told, REPLAYING: True})
 
     await moving.take(step)
 
-    assert group.is_leader
+    assert raft_group.is_leader
     monkeypatch.setitem(hellos, heir.node, {**told, REPLAYING: False})
     with pytest.raises(NotLeader):
         async with asyncio.timeout(MOVED_S):

@@ -7,16 +7,16 @@ import os
 
 import pytest
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.disk.memory import MemoryDisk
 from log.snapshots.file import SUFFIX, snapshot_name
 from node.assembly import NodeAssembly
 from tests.unit.node.test_node import append, config, eventually, running
 
 
-def newest(node: NodeAssembly, group: GroupId) -> int:
+def newest(node: NodeAssembly, partition_id: PartitionId) -> int:
     """The last entry of which the newest stored snapshot tells."""
-    log = node.broker.scrubs._scrub._store.group(group)
+    log = node.broker.scrubs._scrub._store.partition_log(partition_id)
     return max(log.snapshots.indexes, default=0)
 
 
@@ -45,10 +45,10 @@ async def test_a_snapshot_that_a_full_disk_refused_is_taken_again_once_there_is_
         await node.broker.topics.create_topic("t", {})
         await append(node, "something")
         [host] = node.broker.topics._replicas.all()
-        cluster = node.broker.topics._cluster.group
+        cluster = node.broker.topics._cluster.raft_group
         assert cluster is not None
-        group = cluster if kind == "cluster" else host.group
-        await eventually(lambda: newest(node, group.id) == group.applied_index)
+        raft_group = cluster if kind == "cluster" else host.raft_group
+        await eventually(lambda: newest(node, raft_group.id) == raft_group.applied_index)
         tried = snapshots_refused(disk)
         if kind == "cluster":
             await node.broker.topics.create_topic("other", {})
@@ -56,12 +56,18 @@ async def test_a_snapshot_that_a_full_disk_refused_is_taken_again_once_there_is_
             await append(node, "the last that happens here")
 
         def tried_again() -> bool:
-            return sum(f"/{group.id}/{snapshot_name(group.applied_index)}" in p for p in tried) > 1
+            return (
+                sum(
+                    f"/{raft_group.id}/{snapshot_name(raft_group.applied_index)}" in p
+                    for p in tried
+                )
+                > 1
+            )
 
         await eventually(tried_again)  # of the same state, while there is no room
-        assert newest(node, group.id) < group.applied_index
+        assert newest(node, raft_group.id) < raft_group.applied_index
 
         disk.fault = None
 
-        await eventually(lambda: newest(node, group.id) == group.applied_index)
-        await eventually(lambda: not node.upkeep._unstored)  # and then no more
+        await eventually(lambda: newest(node, raft_group.id) == raft_group.applied_index)
+        await eventually(lambda: not node.maintenance._unstored)  # and then no more

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from delivery.entries.ops import Op, Purged, Redriven
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from node.peers.forwarding import Forwarder
 from node.peers.link import NoPeers
 from node.queue.operations import Operations
@@ -16,13 +16,15 @@ from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import OpsAnswer, OpsRequest
 
-PARTITION = GroupId(TopicId(7, 1), 0)
+PARTITION = PartitionId(TopicId(7, 1), 0)
 
 
 def operations(sent: list[bytes]) -> Operations:
     """Whose requests are kept, and answered with nothing."""
 
-    async def call(_group: GroupId, *, method: str, payload: Any, **_named: object) -> OpsAnswer:
+    async def call(
+        _partition_id: PartitionId, *, method: str, payload: Any, **_named: object
+    ) -> OpsAnswer:
         assert method == queue_rpc.OPS
         sent.extend((payload(9.0), payload(1.0)))
         return OpsAnswer([])

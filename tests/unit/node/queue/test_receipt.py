@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.wire.errors import BadReceipt
-from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from goqueue.wire.types import Index, Offset, PartitionId, TopicId
 from node.queue.receipt import (
     MAC_BYTES,
     Receipt,
@@ -20,7 +20,7 @@ from node.queue.receipt import (
     vouched_of,
 )
 
-PARTITION = GroupId(TopicId(7, 9), 3)
+PARTITION = PartitionId(TopicId(7, 9), 3)
 u64 = st.integers(0, (1 << 64) - 1)
 
 

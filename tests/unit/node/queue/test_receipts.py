@@ -10,12 +10,12 @@ from coordinator.access.receipt_keys import KEYS_MAX, ROTATED_MS, ReceiptKeys
 from coordinator.commands.keys import AddReceiptKey
 from delivery.config import VISIBILITY_MS_MAX
 from goqueue.wire.errors import BadReceipt, GoQueueError, ReceiptExpired
-from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from goqueue.wire.types import Index, Offset, PartitionId, TopicId
 from node.queue import receipts
 from node.queue.receipt import MAC_BYTES, Receipt, encode_receipts, place_of, signed, vouched_of
 from node.queue.receipts import KeyNotKnown, Receipts
 
-PARTITION = GroupId(TopicId(7, 9), 3)
+PARTITION = PartitionId(TopicId(7, 9), 3)
 NOW_MS = 1_800_000_000_000
 
 
@@ -63,7 +63,7 @@ def codes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return made
 
 
-def named(found: Receipt | GoQueueError) -> tuple[GroupId, int, int, int]:
+def named(found: Receipt | GoQueueError) -> tuple[PartitionId, int, int, int]:
     assert isinstance(found, Receipt), found
     return found.partition, found.group, found.delivery, found.offset
 

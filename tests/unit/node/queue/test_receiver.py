@@ -20,7 +20,7 @@ from goqueue.wire.errors import (
     Unavailable,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
@@ -28,7 +28,7 @@ from node.queue import receiver as queue_receiver
 from node.queue.calls import QueueCalls
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.service import QueueService
-from node.queue_assembly import errands_of_node
+from node.queue_assembly import node_tasks
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
@@ -44,17 +44,17 @@ from node.rpc.queue import (
 from raft.link import LinkDown
 
 ME, B, C = NodeId("a"), NodeId("b"), NodeId("c")
-P = [GroupId(TopicId(1, 2), number) for number in range(3)]
+P = [PartitionId(TopicId(1, 2), number) for number in range(3)]
 REF = GroupRef(7, "g", 7, GroupConfig())
 
 
 class Leader:
     """A node that leads some partitions: what is ready there, by partition."""
 
-    def __init__(self, *led: GroupId) -> None:
+    def __init__(self, *led: PartitionId) -> None:
         self.led = list(led)
-        self.ready: dict[GroupId, int] = {}
-        self.blocked: dict[GroupId, tuple[str, str]] = {}
+        self.ready: dict[PartitionId, int] = {}
+        self.blocked: dict[PartitionId, tuple[str, str]] = {}
         self.takes: list[TakeRequest] = []
         self.waits: list[WaitRequest] = []
         self.left: list[int] = []
@@ -71,20 +71,20 @@ class Leader:
         answer = TakeAnswer([], [], [], [])
         left = request.limit
         for packed, request_id in request.partitions:
-            group = GroupId.unpack(packed)
-            if group not in self.led:
+            partition_id = PartitionId.unpack(packed)
+            if partition_id not in self.led:
                 answer.moved.append((packed, None))
             elif request.limit == 0 and request_id not in self.granted:
                 answer.empty.append(packed)
             elif request_id in self.granted:
                 answer.taken.append(self.granted[request_id])
-            elif group in self.blocked:
-                answer.blocked.append((packed, *self.blocked[group]))
-            elif self.ready.get(group):
-                count = min(left, self.ready[group])
-                self.ready[group] -= count
+            elif partition_id in self.blocked:
+                answer.blocked.append((packed, *self.blocked[partition_id]))
+            elif self.ready.get(partition_id):
+                count = min(left, self.ready[partition_id])
+                self.ready[partition_id] -= count
                 left -= count
-                self.granted[request_id] = taken(group, count)
+                self.granted[request_id] = taken(partition_id, count)
                 answer.taken.append(self.granted[request_id])
             else:
                 answer.empty.append(packed)
@@ -100,13 +100,15 @@ class Leader:
                 await self.woken.wait()
         except TimeoutError:
             return WaitAnswer([], [])
-        groups = map(GroupId.unpack, request.partitions)
-        return WaitAnswer([group.pack() for group in groups if self.ready.get(group)], [])
+        groups = map(PartitionId.unpack, request.partitions)
+        return WaitAnswer(
+            [partition_id.pack() for partition_id in groups if self.ready.get(partition_id)], []
+        )
 
 
-def taken(group: GroupId, count: int) -> Taken:
+def taken(partition_id: PartitionId, count: int) -> Taken:
     rows = [MessageRow(n, 1, b"x", None, (), 2, None, None, None) for n in range(count)]
-    return Taken(group.pack(), 5, 1000, [Grant(n, 1) for n in range(count)], rows)
+    return Taken(partition_id.pack(), 5, 1000, [Grant(n, 1) for n in range(count)], rows)
 
 
 class World:
@@ -114,38 +116,38 @@ class World:
 
     def __init__(self) -> None:
         self.leaders = {ME: Leader(P[0]), B: Leader(P[1]), C: Leader(P[2])}
-        self.believed: dict[GroupId, NodeId] = dict(zip(P, (ME, B, C), strict=True))
+        self.believed: dict[PartitionId, NodeId] = dict(zip(P, (ME, B, C), strict=True))
         self.present = 3
         self.exists = True
-        self.submitted: list[tuple[GroupId, Op]] = []
-        self.errands = errands_of_node()
+        self.submitted: list[tuple[PartitionId, Op]] = []
+        self.background_tasks = node_tasks()
         self.receiver = QueueReceiver(
             ME,
             service=cast(QueueService, self.leaders[ME]),
             calls=cast(QueueCalls, self),
             topology=cast(Topology, self),
             link=cast(PeerLink, self),
-            errands=self.errands,
+            background_tasks=self.background_tasks,
             rng=random.Random(1),
             metrics=Metrics(),
         )
 
     # as the topology
 
-    def leader(self, group: GroupId) -> NodeId | None:
-        return self.believed.get(group)
+    def leader(self, partition_id: PartitionId) -> NodeId | None:
+        return self.believed.get(partition_id)
 
-    def learn(self, group: GroupId, leader: NodeId | None, asked: NodeId) -> None:
+    def learn(self, partition_id: PartitionId, leader: NodeId | None, asked: NodeId) -> None:
         if leader is not None:
-            self.believed[group] = leader
+            self.believed[partition_id] = leader
 
-    def replicas(self, _group: GroupId) -> tuple[NodeId, ...]:
+    def replicas(self, _partition_id: PartitionId) -> tuple[NodeId, ...]:
         return (ME, B, C) if self.exists else ()
 
-    def reachable(self, _group: GroupId) -> int:
+    def reachable(self, _partition_id: PartitionId) -> int:
         return self.present
 
-    async def changed(self, _group: GroupId, timeout_s: float) -> None:
+    async def changed(self, _partition_id: PartitionId, timeout_s: float) -> None:
         await asyncio.sleep(min(timeout_s, 0.001))
 
     # as the link, and as the calls
@@ -164,10 +166,10 @@ class World:
         return self
 
     async def put(
-        self, group: GroupId, ops: list[Op], *, deadline_s: float, patience_s: float
+        self, partition_id: PartitionId, ops: list[Op], *, deadline_s: float, patience_s: float
     ) -> None:
         assert deadline_s == patience_s == queue_receiver.RECOVER_S, "as the others, it waits"
-        self.submitted += [(group, op) for op in ops]
+        self.submitted += [(partition_id, op) for op in ops]
 
     def receive(self, limit: int = 10, wait_s: float = 0.0) -> asyncio.Task[list[Taken]]:
         poll = Poll(REF, list(P), "m", limit, 30_000, 1 << 20)
@@ -193,7 +195,7 @@ async def test_leaders_are_asked_at_once_and_those_that_have_more_for_the_rest(
 
     found = await world.receive(limit=5)
 
-    gave = [(GroupId.unpack(taken.partition), len(taken.grants)) for taken in found]
+    gave = [(PartitionId.unpack(taken.partition), len(taken.grants)) for taken in found]
     assert sorted(gave) == [(P[0], 1), (P[1], 2), (P[1], 2)]
     asked = [[take.limit for take in world.leaders[node].takes] for node in (ME, B, C)]
     assert asked == [[2], [2, 2], [1]]
@@ -205,7 +207,7 @@ async def test_fewer_messages_than_leaders_are_asked_for_in_turn(world: World) -
 
     (found,) = await world.receive(limit=1)
 
-    assert GroupId.unpack(found.partition) == P[1]
+    assert PartitionId.unpack(found.partition) == P[1]
     assert world.leaders[C].takes == []
 
 
@@ -218,7 +220,7 @@ async def test_while_a_receive_waits_nothing_is_leased_for_it(world: World) -> N
     world.leaders[C].woken.set()
     (found,) = await polling
 
-    assert GroupId.unpack(found.partition) == P[2]
+    assert PartitionId.unpack(found.partition) == P[2]
     assert [len(leader.takes) for leader in world.leaders.values()] == [1, 1, 2]
     await eventually(lambda: world.leaders[B].left == [world.leaders[B].waits[0].ticket])
 
@@ -277,7 +279,7 @@ async def test_what_a_lost_answer_granted_is_given_back_when_others_had_enough(
 
     (found,) = await world.receive()
 
-    assert GroupId.unpack(found.partition) == P[0]
+    assert PartitionId.unpack(found.partition) == P[0]
     await eventually(lambda: world.submitted)
     assert world.submitted == [(P[1], Settled(REF.id, RELEASE, [(5, [0, 1])]))]
 
@@ -335,7 +337,7 @@ async def test_what_was_granted_is_given_back_also_after_a_long_while_without_a_
     world.leaders[B].loses_answers = 1
     await world.receive()
 
-    asked: list[GroupId] = []
+    asked: list[PartitionId] = []
     believed = world.believed
     monkeypatch.setattr(world, "leader", asked.append)
     await eventually(lambda: len(asked) > 25)
@@ -356,7 +358,7 @@ async def test_what_need_not_be_given_back_any_more_is_not_asked_for(
     await world.receiver.receive(poll, 0.0)
 
     world.believed.clear()
-    await eventually(lambda: not world.errands._tasks)
+    await eventually(lambda: not world.background_tasks._tasks)
 
 
 async def test_a_partition_that_moved_is_found_at_its_new_leader(world: World) -> None:
@@ -368,7 +370,7 @@ async def test_a_partition_that_moved_is_found_at_its_new_leader(world: World) -
     world.believed[P[1]] = C
 
     (found,) = await polling
-    assert GroupId.unpack(found.partition) == P[1]
+    assert PartitionId.unpack(found.partition) == P[1]
 
 
 async def test_what_is_to_be_given_back_is_given_back_before_the_node_stops(world: World) -> None:
@@ -379,7 +381,7 @@ async def test_what_is_to_be_given_back_is_given_back_before_the_node_stops(worl
     polling.cancel()
     await asyncio.wait([polling])
 
-    stopping = asyncio.ensure_future(world.errands.stop())
+    stopping = asyncio.ensure_future(world.background_tasks.stop())
     await asyncio.sleep(0)
     held.set()
     await stopping
@@ -388,8 +390,8 @@ async def test_what_is_to_be_given_back_is_given_back_before_the_node_stops(worl
 
 
 async def test_a_group_that_no_partition_may_deliver_to_is_told_why(world: World) -> None:
-    for node, group in zip((ME, B, C), P, strict=True):
-        world.leaders[node].blocked = {group: (queue_rpc.HALTED, "poison")}
+    for node, partition_id in zip((ME, B, C), P, strict=True):
+        world.leaders[node].blocked = {partition_id: (queue_rpc.HALTED, "poison")}
     with pytest.raises(GroupHalted) as halted:
         await world.receive(wait_s=30)
     assert halted.value.data["reason"] == "poison"
@@ -430,7 +432,7 @@ async def test_a_peer_that_fails_does_not_keep_others_from_answering(world: Worl
     world.leaders[C].ready = {P[2]: 1}
 
     (found,) = await world.receive()
-    assert GroupId.unpack(found.partition) == P[2]
+    assert PartitionId.unpack(found.partition) == P[2]
 
 
 class Rooms:

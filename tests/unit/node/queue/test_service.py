@@ -12,7 +12,7 @@ from msgspec import structs
 from delivery.entries.ops import RELEASE, Committed, Own, Settled
 from goqueue.wire.batch import Record, encode_batch
 from goqueue.wire.errors import NotLeader
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.disk.memory import MemoryDisk
 from node.api.queue import Received
 from node.assembly import NodeAssembly
@@ -20,7 +20,7 @@ from node.partition.host import PartitionHost
 from node.peers.link import NoPeers
 from node.queue.group_admin import group_ref
 from node.queue.service import QueueService
-from node.queue_assembly import errands_of_node
+from node.queue_assembly import node_tasks
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import GroupRef, TakeAnswer, TakeRequest, WaitRequest
@@ -61,7 +61,7 @@ async def scene() -> AsyncIterator[Scene]:
             replicas,
             NoPeers(),
             node.broker.records._partitions.service.confirmed,
-            errands_of_node(),
+            node_tasks(),
         )
         yield Scene(node, service, hosts, ref)
 
@@ -193,7 +193,7 @@ async def test_a_leader_that_was_replaced_refuses_no_claim_newer_than_the_owner_
     newer = structs.replace(asked, generation=4)
     older = structs.replace(asked, generation=2)
 
-    async def replaced(_group: GroupId) -> None:
+    async def replaced(_partition_id: PartitionId) -> None:
         raise NotLeader(None)
 
     blocked = await scene.service.take(newer)
@@ -246,7 +246,7 @@ async def test_a_damaged_message_is_set_aside_and_its_neighbours_are_delivered(
 
 async def test_partitions_that_are_not_led_here_are_named(scene: Scene) -> None:
     scene.hosts[1]._step_down(None)
-    scene.hosts[1].group.state.handing_over = True  # type: ignore[attr-defined]
+    scene.hosts[1].raft_group.state.handing_over = True  # type: ignore[attr-defined]
 
     answer = await scene.service.take(scene.request(100))
 

@@ -30,7 +30,7 @@ from goqueue.wire.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.wire.types import GroupId, Offset
+from goqueue.wire.types import Offset, PartitionId
 from log.disk.memory import MemoryDisk
 from node.api.claims import Claim
 from node.api.dead_letters import DeadFilter
@@ -89,7 +89,7 @@ async def test_a_received_message_is_whole_and_settled_by_its_receipt(node: Node
     assert (found[0].topic, found[0].partition, found[0].offset, found[0].attempt) == ("t", 0, 0, 1)
     end = ends[0]
     assert isinstance(end, SettleView)
-    assert (end.group, end.topic, end.outcome, end.floor, end.advanced) == (
+    assert (end.group, end.topic, end.outcome, end.committed_offset, end.advanced) == (
         "g",
         "t",
         "acked",
@@ -387,7 +387,7 @@ async def test_what_was_done_in_some_partitions_is_not_told_as_not_done(
     operations = node.broker.queue._calls.operations
     put, broken = operations.put, 1
 
-    async def failing(partition: GroupId, *args: Any, **named: Any) -> OpsAnswer:
+    async def failing(partition: PartitionId, *args: Any, **named: Any) -> OpsAnswer:
         if partition.partition == broken:
             raise NoQuorum
         return await put(partition, *args, **named)
@@ -413,7 +413,7 @@ async def test_a_seek_that_an_owner_refuses_tells_that_other_partitions_were_set
     group = await node.broker.groups.ensure_group("g")
     topic = await node.broker.topics._finder.find("two")
     own = Own(group.id, "m", 1, False)
-    await node.broker.queue._calls.operations.put(GroupId(topic.id, 1), [own], group_ref(group))
+    await node.broker.queue._calls.operations.put(PartitionId(topic.id, 1), [own], group_ref(group))
 
     with pytest.raises(GroupActive) as refused:
         await node.broker.positions.seek("g", "two", None, offset=0, time_ms=None)
@@ -507,7 +507,13 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
     text = node.metrics.render()[0].decode()
 
     group = stats.groups["g"]
-    assert (group.floor, group.end, group.ready, group.dead, group.acked) == (2, 4, 1, 1, 1)
+    assert (group.committed_offset, group.end, group.ready, group.dead, group.acked) == (
+        2,
+        4,
+        1,
+        1,
+        1,
+    )
     assert (stats.delayed, stats.scheduled, stats.stored_by_lane) == (1, 1, [0, 0, 4, 0, 0])
     assert stats.delay_ms_sum == 60_000
     assert (group.lag, group.delayed, group.owner) == (1, 1, "")
@@ -551,7 +557,7 @@ async def test_leases_and_dead_letters_survive_a_power_cut() -> None:
         assert await node.broker.letters.dead_groups("t") == {"g": {"poison": 1}}
         (end,) = await settle(node, found[1:])
         assert isinstance(end, SettleView)
-        assert end.floor == 2
+        assert end.committed_offset == 2
 
 
 async def test_a_deleted_group_leaves_nothing_in_partitions_and_a_new_one_begins_anew(

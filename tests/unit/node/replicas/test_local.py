@@ -13,7 +13,7 @@ from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import CreateTopic, DeleteTopic, RegisterBroker
 from coordinator.commands.placement import Reassign, ReplicasChanged, Reported, Row
 from coordinator.topics.partitions import Configuration
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Voter
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import EntryKind, make_entry
@@ -23,7 +23,7 @@ from node.metrics import Metrics
 from node.partition.append_queue import ByteBudget
 from node.partition.host import NodeParts, PartitionSettings
 from node.partition.reading.message_reader import BatchCache
-from node.placement.maintenance import Upkeep
+from node.placement.maintenance import Maintenance
 from node.replicas.local import Replicas, partition_hosts
 from node.storage.disks import REPLAYING, Disks
 from node.storage.flusher import Flusher
@@ -40,7 +40,7 @@ class Group:
 
     leader = None
 
-    def __init__(self, id: GroupId) -> None:
+    def __init__(self, id: PartitionId) -> None:
         self.id = id
         self.failed: Exception | None = None
         self.applied_index = 0
@@ -50,20 +50,20 @@ class Raft:
     """Starts every group but those whose logs are said to be bad."""
 
     def __init__(self) -> None:
-        self.bad: dict[GroupId, Exception] = {}
-        self.attempts: list[GroupId] = []
-        self.retired: list[GroupId] = []
+        self.bad: dict[PartitionId, Exception] = {}
+        self.attempts: list[PartitionId] = []
+        self.retired: list[PartitionId] = []
 
-    def start_group(self, id: GroupId, *_: Any, **__: Any) -> Group:
+    def start_raft_group(self, id: PartitionId, *_: Any, **__: Any) -> Group:
         self.attempts.append(id)
         if id in self.bad:
             raise self.bad[id]
         return Group(id)
 
-    def stop_group(self, id: GroupId) -> None:
+    def stop_raft_group(self, id: PartitionId) -> None:
         return None
 
-    def retire_group(self, id: GroupId) -> None:
+    def retire_raft_group(self, id: PartitionId) -> None:
         self.retired.append(id)
 
 
@@ -85,7 +85,7 @@ class Node:
             least_room=lambda _voters: (1 << 62, ME),
             is_stuck=lambda _voters: False,
             disk_behind=lambda: False,
-            on_leader=lambda _group, _leader: None,
+            on_leader=lambda _partition_id, _leader: None,
             batches=BatchCache(1 << 20),
             is_there=lambda voter: voter not in self.elsewhere,
         )
@@ -104,17 +104,17 @@ class Node:
         config = {"partitions": 3, "replication_factor": 1}
         self.state.apply(index, 0, CreateTopic(name, config, []))
 
-    def group(self, number: int) -> GroupId:
-        return GroupId(self.state.topics["t"].id, number)
+    def partition_id(self, number: int) -> PartitionId:
+        return PartitionId(self.state.topics["t"].id, number)
 
 
 async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -> None:
     node = Node()
-    bad = node.group(0)
+    bad = node.partition_id(0)
     node.raft.bad[bad] = EntryDamaged(str(bad), 1, 1, "flipped")
 
     await node.replicas.reconcile(node.state)
-    assert [host.id for host in node.replicas.all()] == [node.group(1), node.group(2)]
+    assert [host.id for host in node.replicas.all()] == [node.partition_id(1), node.partition_id(2)]
     assert list(node.replicas.refused) == [bad]
     assert "flipped" in node.replicas.refused[bad]
 
@@ -131,36 +131,36 @@ async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -
 async def test_none_is_founded_while_the_state_may_be_older_than_it_was() -> None:
     """It may tell of a topic whose deletion this node has seen, and removed its files for."""
     node = Node()
-    held = node.group(1)
-    node.store.create_group(held).append(
+    held = node.partition_id(1)
+    node.store.create_log(held).append(
         [make_entry(index=1, term=1, time_ms=1, kind=EntryKind.NOOP)]
     )
 
     await node.replicas.reconcile(node.state, may_found=False)
     assert node.raft.attempts == [held]
-    assert node.replicas.waiting == [node.group(0), node.group(2)]
+    assert node.replicas.waiting == [node.partition_id(0), node.partition_id(2)]
 
     await node.replicas.reconcile(node.state, may_found=True)
-    assert sorted(node.raft.attempts) == [node.group(n) for n in range(3)]
+    assert sorted(node.raft.attempts) == [node.partition_id(n) for n in range(3)]
     assert node.replicas.waiting == []
 
 
 async def test_a_held_replica_of_a_deleted_topic_goes_and_is_held_no_more() -> None:
     node = Node()
     await node.replicas.reconcile(node.state)
-    group = node.group(0)
-    assert node.replicas.hold(group)
+    partition_id = node.partition_id(0)
+    assert node.replicas.hold(partition_id)
 
-    node.state.apply(Index(5), 0, DeleteTopic("t", str(group.topic)))
+    node.state.apply(Index(5), 0, DeleteTopic("t", str(partition_id.topic)))
     await node.replicas.reconcile(node.state)
 
-    assert group not in node.store.groups()
-    assert not node.replicas.is_held(group)
+    assert partition_id not in node.store.partition_ids()
+    assert not node.replicas.is_held(partition_id)
 
 
 async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
     node = Node()
-    node.raft.bad[node.group(1)] = StoreFailed("storage failed")
+    node.raft.bad[node.partition_id(1)] = StoreFailed("storage failed")
     with pytest.raises(StoreFailed):
         await node.replicas.reconcile(node.state)
 
@@ -168,27 +168,27 @@ async def test_a_failed_disk_starts_nothing_and_is_told() -> None:
 async def test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_stray() -> None:
     node, other = Node(), Voter(NodeId("n2"), Incarnation(7))
     await node.replicas.reconcile(node.state)
-    group = node.group(0)
-    host = node.replicas.find(group)
+    partition_id = node.partition_id(0)
+    host = node.replicas.find(partition_id)
     assert host is not None
     host.log.append(
         [make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in range(1, 7)]
     )
-    host.group.configuration = Configuration(Index(6), (other,))  # type: ignore[misc]
+    host.raft_group.configuration = Configuration(Index(6), (other,))  # type: ignore[misc]
     register = RegisterBroker(other.node, other.incarnation, "b:1", "http://b", "", "1", {})
-    away = Row(group.topic.index, 0, [ME], [other.node])
-    known = Reported(group.topic.index, 0, 5, (other,))
+    away = Row(partition_id.topic.index, 0, [ME], [other.node])
+    known = Reported(partition_id.topic.index, 0, 5, (other,))
     for at, command in enumerate((register, Reassign([away]), ReplicasChanged([known]))):
         node.state.apply(Index(10 + at), 0, command)
 
     await node.replicas.reconcile(node.state)
 
-    assert node.replicas.strays(node.state) == [group]
+    assert node.replicas.orphans(node.state) == [partition_id]
     assert node.raft.retired == []
-    node.replicas.retire(group)
-    assert node.raft.retired == [group]
-    assert node.replicas.find(group) is None
-    assert node.replicas.strays(node.state) == []
+    node.replicas.retire(partition_id)
+    assert node.raft.retired == [partition_id]
+    assert node.replicas.find(partition_id) is None
+    assert node.replicas.orphans(node.state) == []
 
 
 class Follower(Group):
@@ -196,7 +196,7 @@ class Follower(Group):
 
     is_ready_leader = False
 
-    def __init__(self, id: GroupId, *others: Voter) -> None:
+    def __init__(self, id: PartitionId, *others: Voter) -> None:
         super().__init__(id)
         self.voters = (Voter(ME, Incarnation(7)), *others)
         self.peers = {voter.node: SimpleNamespace(connected=True) for voter in others}
@@ -217,12 +217,12 @@ async def test_a_voter_that_came_back_with_another_data_directory_is_not_in_sync
 
 async def test_a_node_is_replaying_until_it_has_applied_what_its_replicas_found() -> None:
     node = Node()
-    log = node.store.create_group(node.group(0))
+    log = node.store.create_log(node.partition_id(0))
     log.append([make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in (1, 2, 3)])
     assert node.replicas.are_replaying, "nothing is known yet of what is here"
 
     await node.replicas.reconcile(node.state)
-    group = cast(Group, node.replicas.all()[0].group)
+    group = cast(Group, node.replicas.all()[0].raft_group)
     assert node.replicas.are_replaying
 
     group.applied_index = 2
@@ -282,14 +282,14 @@ async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> Non
         transfer_leadership=transfer,
     )
     parts: dict[str, Any] = dict.fromkeys(("config", "flusher", "metrics"))
-    parts["cluster"] = SimpleNamespace(group=None)
-    parts["replicas"] = SimpleNamespace(led=lambda: [SimpleNamespace(group=group)])
+    parts["cluster"] = SimpleNamespace(raft_group=None)
+    parts["replicas"] = SimpleNamespace(led=lambda: [SimpleNamespace(raft_group=group)])
     replaying = {NodeId("n2")}
-    upkeep = Upkeep(ME, **parts, should_lead=lambda node: node not in replaying)
+    maintenance = Maintenance(ME, **parts, should_lead=lambda node: node not in replaying)
 
-    await upkeep.hand_over_all(5)
+    await maintenance.hand_over_all(5)
     replaying.add(NodeId("n3"))
-    await upkeep.hand_over_all(5)
+    await maintenance.hand_over_all(5)
 
     assert given == ["n3", None]
 
@@ -314,13 +314,13 @@ async def test_a_topic_is_told_as_dirty_as_a_run_finds_it_and_clean_once_others_
     async def told_after(led: list[Any]) -> float:
         parts["replicas"].led = lambda: led
         parts["replicas"].all = led.copy
-        await upkeep.compact()
+        await maintenance.compact()
         return metrics.storage.compaction_dirty_ratio.labels("prices").value
 
     metrics = Metrics()
     parts: dict[str, Any] = {"config": None, "cluster": None, "flusher": None, "metrics": metrics}
     parts["replicas"] = SimpleNamespace()
-    upkeep = Upkeep(ME, **parts, should_lead=lambda _: True)
+    maintenance = Maintenance(ME, **parts, should_lead=lambda _: True)
 
     assert await told_after([Partition()]) == 0.7
     assert await told_after([Partition(), Partition()]) == 0.7

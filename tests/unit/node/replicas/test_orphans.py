@@ -12,13 +12,13 @@ from coordinator.cluster.state import ClusterState
 from coordinator.placement.steps import Seen
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import Unavailable
-from goqueue.wire.types import GroupId, Incarnation, Index, NodeId, TopicId, Voter
+from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, TopicId, Voter
 from node.replicas.local import Replicas
-from node.replicas.orphans import ASKED_MAX, Strays
+from node.replicas.orphans import ASKED_MAX, OrphanReplicas
 
 ME = Voter(NodeId("n3"), Incarnation(7))
 OTHERS = tuple(Voter(NodeId(name), Incarnation(7)) for name in ("n0", "n1", "n2"))
-GROUP = GroupId(TopicId(1, 2), 0)
+GROUP = PartitionId(TopicId(1, 2), 0)
 LEFT = Seen(Configuration(Index(24), OTHERS), OTHERS[0].node, frozenset(), term=4)
 
 
@@ -29,24 +29,24 @@ class Node:
         self.answer = answer
         self.asked = 0
         self.meanwhile: Callable[[], None] = lambda: None
-        self.retired: list[GroupId] = []
+        self.retired: list[PartitionId] = []
         self.host = SimpleNamespace(
-            group=SimpleNamespace(configuration=Configuration(Index(38), OTHERS, (ME,))),
+            raft_group=SimpleNamespace(configuration=Configuration(Index(38), OTHERS, (ME,))),
             log=SimpleNamespace(hard_state=SimpleNamespace(term=3)),
         )
         self.left = [GROUP]
-        self.strays_of = Strays(ME, cast(Replicas, self), ClusterState, self.ask)
+        self.strays_of = OrphanReplicas(ME, cast(Replicas, self), ClusterState, self.ask)
 
-    def strays(self, _state: ClusterState) -> list[GroupId]:
-        return [group for group in self.left if group not in self.retired]
+    def orphans(self, _state: ClusterState) -> list[PartitionId]:
+        return [partition_id for partition_id in self.left if partition_id not in self.retired]
 
-    def find(self, _group: GroupId) -> Any:
+    def find(self, _partition_id: PartitionId) -> Any:
         return self.host
 
-    def retire(self, group: GroupId) -> None:
-        self.retired.append(group)
+    def retire(self, partition_id: PartitionId) -> None:
+        self.retired.append(partition_id)
 
-    async def ask(self, _group: GroupId) -> Seen:
+    async def ask(self, _partition_id: PartitionId) -> Seen:
         self.asked += 1
         self.meanwhile()
         if isinstance(self.answer, Exception):
@@ -107,19 +107,19 @@ async def test_what_has_changed_while_it_asked_makes_the_answer_worthless(news: 
 
 async def test_those_whose_leaders_do_not_answer_keep_no_others_from_being_asked_about() -> None:
     node = Node(Unavailable("nobody leads"))
-    groups = [GroupId(GROUP.topic, number) for number in range(ASKED_MAX + 1)]
-    node.left = groups[:]
-    asked: list[GroupId] = []
+    partition_ids = [PartitionId(GROUP.topic, number) for number in range(ASKED_MAX + 1)]
+    node.left = partition_ids[:]
+    asked: list[PartitionId] = []
 
-    async def ask(group: GroupId) -> Seen:
-        asked.append(group)
-        if group == groups[-1]:
+    async def ask(partition_id: PartitionId) -> Seen:
+        asked.append(partition_id)
+        if partition_id == partition_ids[-1]:
             return LEFT
         raise Unavailable("nobody leads")
 
-    node.strays_of = Strays(ME, cast(Replicas, node), ClusterState, ask)
+    node.strays_of = OrphanReplicas(ME, cast(Replicas, node), ClusterState, ask)
     for _ in range(3):
         await node.strays_of.look()
 
-    assert node.retired == [groups[-1]]
-    assert max(map(asked.count, groups)) <= 2
+    assert node.retired == [partition_ids[-1]]
+    assert max(map(asked.count, partition_ids)) <= 2

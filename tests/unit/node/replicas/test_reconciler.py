@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from coordinator.cluster.state import ClusterState
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from node.cluster.host import ClusterHost
 from node.replicas import reconciler
 from node.replicas.local import Replicas
@@ -22,7 +22,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.fails = self.waits = self.runs = 0
-        self.waiting: list[GroupId] = []
+        self.waiting: list[PartitionId] = []
         self.done = asyncio.Event()
         state = ClusterState(9)
         cluster = cast(ClusterHost, SimpleNamespace(state=state, is_newest=True))
@@ -32,7 +32,7 @@ class Scene:
         self.runs += 1
         if self.runs <= self.fails:
             raise OSError("a test")
-        self.waiting = [GroupId(TopicId(7, 1), 0)] if self.runs <= self.waits else []
+        self.waiting = [PartitionId(TopicId(7, 1), 0)] if self.runs <= self.waits else []
         if not self.waiting and may_found:
             self.done.set()
 

@@ -10,7 +10,7 @@ import pytest
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import CreateTopic, RegisterBroker
 from coordinator.commands.placement import Reassign, ReplicasChanged, Reported, Row
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Incarnation, Index, NodeId, Voter
+from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Index, NodeId, PartitionId, Voter
 from node.partition.host import PartitionHost
 from node.replicas.topology import Topology
 from raft.configuration import Configuration
@@ -44,28 +44,28 @@ class World:
             self.state.apply(Index(at), 0, RegisterBroker(node, 7, "a:1", "http://a", "", "1", {}))
         config = {"partitions": 1, "replication_factor": 3}
         self.state.apply(Index(9), 0, CreateTopic("t", config, [ME]))
-        self.group = GroupId(self.state.topics["t"].id, 0)
+        self.partition_id = PartitionId(self.state.topics["t"].id, 0)
         self.topology = Topology(
             ME,
             state=lambda: self.state,
             cluster_voters=lambda: (),
             cluster_group=lambda: None,
-            find=lambda _group: cast("PartitionHost | None", self.host),
+            find=lambda _partition_id: cast("PartitionHost | None", self.host),
             is_present=lambda node: node not in self.away,
         )
 
     def leader(self) -> NodeId | None:
-        return self.topology.leader(self.group)
+        return self.topology.leader(self.partition_id)
 
     def knows_none(self) -> None:
         """Who is asked next does not lead, and does not know who does."""
         asked = self.leader()
         assert asked is not None
-        self.topology.learn(self.group, None, asked)
+        self.topology.learn(self.partition_id, None, asked)
 
     def moved(self, *nodes: NodeId) -> None:
         """These vote now."""
-        index = self.group.topic.index
+        index = self.partition_id.topic.index
         self.state.apply(Index(20), 0, Reassign([Row(index, 0, [], list(nodes))]))
         voters = tuple(Voter(node, Incarnation(7)) for node in nodes)
         self.state.apply(Index(21), 0, ReplicasChanged([Reported(index, 0, 12, voters)]))
@@ -77,7 +77,7 @@ def world() -> World:
 
 
 def test_a_known_leader_is_asked_while_it_is_there_and_votes(world: World) -> None:
-    world.topology.learn(world.group, B, A)
+    world.topology.learn(world.partition_id, B, A)
     assert world.leader() == B
 
     world.away.add(B)
@@ -90,7 +90,7 @@ def test_a_known_leader_is_asked_while_it_is_there_and_votes(world: World) -> No
 
 
 def test_where_who_was_asked_knows_nothing_all_others_are_asked_in_turn(world: World) -> None:
-    world.topology.learn(world.group, B, A)
+    world.topology.learn(world.partition_id, B, A)
     asked: list[NodeId | None] = []
     for _ in range(3):
         asked.append(world.leader())
@@ -112,7 +112,7 @@ def test_a_replica_without_a_vote_is_believed_only_while_it_hears_who_it_names(
         asked.add(world.leader())
         world.knows_none()
     assert asked == {A, C}
-    world.topology.learn(world.group, C, A)
+    world.topology.learn(world.partition_id, C, A)
     assert world.leader() == C
 
 
@@ -122,19 +122,19 @@ def test_who_names_one_that_is_not_there_is_not_asked_for_ever(world: World) -> 
     assert first == A
     world.away.add(B)
 
-    world.topology.learn(world.group, B, A)
+    world.topology.learn(world.partition_id, B, A)
 
     assert world.leader() == C
 
 
 def test_who_names_one_that_has_no_vote_is_not_asked_for_ever(world: World) -> None:
-    world.topology.learn(world.group, ME, A)
+    world.topology.learn(world.partition_id, ME, A)
     assert world.leader() == B
 
 
 def test_several_that_asked_at_once_move_on_by_one(world: World) -> None:
     for _ in range(3):
-        world.topology.learn(world.group, None, A)
+        world.topology.learn(world.partition_id, None, A)
     assert world.leader() == B
 
 
@@ -149,13 +149,13 @@ def test_a_replica_whose_vote_the_cluster_does_not_know_of_is_believed_only_whil
     world.host = Host(Group(None, hears_leader=False, is_learner=False, configuration=mine))
 
     assert world.leader() == B
-    world.topology.learn(world.group, C, B)
+    world.topology.learn(world.partition_id, C, B)
     assert world.leader() == C
-    assert world.topology.replicas(world.group) == (B, C)
+    assert world.topology.replicas(world.partition_id) == (B, C)
 
     world.host.group = Group(A, hears_leader=True, is_learner=False, configuration=mine)
     assert world.leader() == A
-    assert world.topology.replicas(world.group) == (A, B, ME)
+    assert world.topology.replicas(world.partition_id) == (A, B, ME)
 
 
 def test_a_voter_that_knows_no_leader_waits_for_one(world: World) -> None:
@@ -170,8 +170,8 @@ def test_who_leads_the_cluster_group_is_its_replica_s_to_say(world: World) -> No
 
 
 def test_only_voters_count_for_what_can_be_reached(world: World) -> None:
-    assert world.topology.reachable(world.group) == 3
+    assert world.topology.reachable(world.partition_id) == 3
     world.away |= {A, B}
-    assert world.topology.reachable(world.group) == 1
+    assert world.topology.reachable(world.partition_id) == 1
     world.moved(A, C, ME)
-    assert sorted(world.topology.replicas(world.group)) == [A, C, ME]
+    assert sorted(world.topology.replicas(world.partition_id)) == [A, C, ME]

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from goqueue import AsyncClient
 from goqueue.errors import GoQueueError
 from node.broker.node import NodeBroker
-from node.http.auth.csrf_guard import Guard
+from node.http.auth.csrf_guard import CsrfGuard
 from node.http.server.app import Entrance, HttpFront
 from node.metrics import Metrics
 from node.security.certificate_dates import expiry_s
@@ -58,7 +58,8 @@ class Door:
             broker,
             port=0,
             entrance=Entrance(
-                ssl_context=self.certificates.contexts[0], guard=Guard(needs_certificate=mutual)
+                ssl_context=self.certificates.contexts[0],
+                csrf_guard=CsrfGuard(needs_certificate=mutual),
             ),
         )
 

@@ -68,7 +68,7 @@ async def values(nodes: ThreeNodes, name: str) -> int:
 
 def leader_of(nodes: ThreeNodes) -> str | None:
     leaders = {
-        host.group.leader
+        host.raft_group.leader
         for broker in nodes.brokers
         for host in broker.topics._replicas.all()
         if host.id.partition == 0

@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from goqueue.wire.types import GroupId, TopicId
+from goqueue.wire.types import PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import WalDamaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.metrics import Metrics
 from node.storage.flusher import Flusher
 
-GROUP = GroupId(TopicId(1, 1), 0)
+GROUP = PartitionId(TopicId(1, 1), 0)
 
 
 def entry(index: int, body: bytes = b"x") -> Entry:
@@ -40,9 +40,9 @@ async def flushing(
     relaxed: bool = False,
     checkpoint_interval_s: float = 60.0,
     config: StorageConfig | None = None,
-) -> AsyncIterator[tuple[Store, GroupLog, list[Exception]]]:
+) -> AsyncIterator[tuple[Store, PartitionLog, list[Exception]]]:
     store = Store.open(disk, "/data", config or StorageConfig())
-    log = store.create_group(GROUP)
+    log = store.create_log(GROUP)
     log.relaxed = relaxed
     failures: list[Exception] = []
     flusher = Flusher(
@@ -110,7 +110,7 @@ async def test_everything_appended_before_stop_is_there_after_a_restart() -> Non
         log.append([entry(1), entry(2)])
 
     store = Store.open(disk, "/data", StorageConfig())
-    assert store.group(GROUP).last_index == 2
+    assert store.partition_log(GROUP).last_index == 2
     store.close()
 
 

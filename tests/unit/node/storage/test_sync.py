@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.wire.errors import NoQuorum, NotLeader, Unavailable
-from goqueue.wire.types import GroupId, NodeId, TopicId
+from goqueue.wire.types import NodeId, PartitionId, TopicId
 from node.storage import sync
 from node.storage.sync import TopicSync
 
@@ -33,15 +33,15 @@ class Cluster:
             def replicas(self) -> Service:
                 return self
 
-            def find(self, _group: GroupId) -> Any:
+            def find(self, _partition_id: PartitionId) -> Any:
                 index = world.committed[node]
                 known = SimpleNamespace(commit_index=index)
-                return SimpleNamespace(group=known, log=SimpleNamespace(last_index=7))
+                return SimpleNamespace(raft_group=known, log=SimpleNamespace(last_index=7))
 
-            async def confirmed(self, group: GroupId) -> Any:
+            async def confirmed(self, partition_id: PartitionId) -> Any:
                 if world.leader != node:
                     raise NotLeader(None)
-                return self.find(group)
+                return self.find(partition_id)
 
         class Link:
             def handle(self, _method: str, _handler: object) -> None:
@@ -61,7 +61,7 @@ class Cluster:
         service: Any = Service()
         link: Any = Link()
         flusher: Any = Flusher()
-        return TopicSync(node, service, flusher, link, voters=lambda _group: (A, B, C))
+        return TopicSync(node, service, flusher, link, voters=lambda _partition_id: (A, B, C))
 
     async def flush(self) -> None:
         config = SimpleNamespace(durability="relaxed")

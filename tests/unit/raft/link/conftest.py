@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId
+from goqueue.wire.types import Incarnation, NodeId, PartitionId, TopicId
 from log.levels import Levels
 from raft.link import Address, Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
 from raft.link.charge import Charge, free
 from tests.ports import free_ports
 
 SECRET = b"a cluster secret of the tests"
-GROUP = GroupId(TopicId(7, 9), 3)
+GROUP = PartitionId(TopicId(7, 9), 3)
 QUICK = LinkLimits(
     status_interval_s=0.05, silence_s=2.0, handshake_s=2.0, redial_first_s=0.01, redial_max_s=0.05
 )
@@ -37,7 +37,7 @@ class Node:
 
     id: NodeId
     mesh: PeerMesh = field(init=False)
-    frames: list[tuple[NodeId, GroupId, bytes]] = field(default_factory=list)
+    frames: list[tuple[NodeId, PartitionId, bytes]] = field(default_factory=list)
     events: list[tuple[str, NodeId]] = field(default_factory=list)
     statuses: list[tuple[NodeId, dict[str, Any]]] = field(default_factory=list)
     hello: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +80,9 @@ class Cluster:
             self.addresses if peers is None else peers,
             LinkEvents(
                 hello=lambda: {"name": name, **node.hello},
-                on_frame=lambda peer, group, frame: node.frames.append((peer, group, bytes(frame))),
+                on_frame=lambda peer, partition_id, frame: node.frames.append(
+                    (peer, partition_id, bytes(frame))
+                ),
                 on_up=lambda peer, _hello: node.events.append(("up", peer)),
                 on_down=lambda peer: node.events.append(("down", peer)),
                 on_status=lambda peer, status: node.statuses.append((peer, status)),

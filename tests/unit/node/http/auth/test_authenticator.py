@@ -17,7 +17,7 @@ from node.api.auth.principal import Principal, Role
 from node.api.broker import Broker
 from node.api.rules.rule import parts_of, rules_of
 from node.broker.node import NodeBroker
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.auth.policies import ANYBODY, POLICIES, Policy, Reach
 from node.http.auth.scoped_broker import broker_for
 from node.http.console.front import PAGES
@@ -111,7 +111,9 @@ async def scene(
     broker: NodeBroker, locked_keys: Keys, figures: Counts, orders: str
 ) -> AsyncIterator[Scene]:
     front = HttpFront(
-        broker, port=0, entrance=Entrance(gate=Gate(locked_keys.checks), keys=locked_keys)
+        broker,
+        port=0,
+        entrance=Entrance(authenticator=Authenticator(locked_keys.checks), keys=locked_keys),
     )
     await front.start()
     async with aiohttp.ClientSession() as session:
@@ -527,12 +529,12 @@ async def test_a_check_that_is_remembered_takes_few_steps(scene: Scene) -> None:
     request = Request()
     token = await scene.key("producer", MINE)
     request.headers = CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {token}"}))
-    gate, policy = Gate(scene.keys.checks), POLICIES["publish"]
+    authenticator, policy = Authenticator(scene.keys.checks), POLICIES["publish"]
     params = {"topic": "mine.a"}
-    await gate.admit(request, "publish", params)  # type: ignore[arg-type]
+    await authenticator.admit(request, "publish", params)  # type: ignore[arg-type]
 
     with Steps() as counted:
-        await gate.admit(request, "publish", params)  # type: ignore[arg-type]
+        await authenticator.admit(request, "publish", params)  # type: ignore[arg-type]
 
     assert isinstance(policy, Policy)
     assert counted.count < REMEMBERED_STEPS_MAX

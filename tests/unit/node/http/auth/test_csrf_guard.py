@@ -6,7 +6,7 @@ import pytest
 
 from node.config.file import ConfigError, load_config
 from node.factories import guard_of
-from node.http.auth.csrf_guard import Guard, hostname
+from node.http.auth.csrf_guard import CsrfGuard, hostname
 from node.http.server.app import Entrance, HttpFront
 
 EVIL = "https://evil.example"
@@ -18,7 +18,9 @@ FORM = {"Content-Type": "text/plain", "Origin": EVIL}
 @pytest.fixture
 def shared(broker, limits):
     """A front that lets pages of TOOLS use it."""
-    return HttpFront(broker, port=0, limits=limits, entrance=Entrance(guard=Guard(origins=[TOOLS])))
+    return HttpFront(
+        broker, port=0, limits=limits, entrance=Entrance(csrf_guard=CsrfGuard(origins=[TOOLS]))
+    )
 
 
 async def test_page_elsewhere_can_neither_publish_nor_delete(client, broker, orders):

@@ -14,7 +14,7 @@ from node.api.auth.key_verifier import Origin
 from node.broker.node import NodeBroker
 from node.config.file import ConfigError, load_config
 from node.http.auth.addresses import Addresses
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.auth.failures import ADDRESSES_MAX, FAILURES_MAX, WINDOW_S, Failures, TooManyFailures
 from node.http.server.app import Entrance, HttpFront
 from tests.one_node import Keys, cluster_of
@@ -48,8 +48,10 @@ def keys(broker: NodeBroker, clock: Clock) -> Iterator[Keys]:
 async def locked(
     broker: NodeBroker, keys: Keys, seconds: Seconds, orders: str
 ) -> AsyncIterator[Client]:
-    gate = Gate(keys.checks, failures=Failures(seconds), addresses=Addresses(["127.0.0.1"]))
-    front = HttpFront(broker, port=0, entrance=Entrance(gate=gate, keys=keys))
+    authenticator = Authenticator(
+        keys.checks, failures=Failures(seconds), addresses=Addresses(["127.0.0.1"])
+    )
+    front = HttpFront(broker, port=0, entrance=Entrance(authenticator=authenticator, keys=keys))
     await front.start()
     async with aiohttp.ClientSession() as session:
         yield Client(session, front)

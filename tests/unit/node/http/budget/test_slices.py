@@ -85,10 +85,10 @@ async def test_small_steps_in_between_wait_for_one_slice_at_most() -> None:
             await asyncio.sleep(0)
         done.append("answer")
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for _ in range(60):
-            group.create_task(job())
-        group.create_task(request())
+            tasks.create_task(job())
+        tasks.create_task(request())
 
     assert done.index("answer") <= 1
 
@@ -101,10 +101,10 @@ async def test_who_has_one_job_gets_every_second_slice_beside_who_has_sixty() ->
             await slices.turn(holder)
             done.append(holder)
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as tasks:
         for _ in range(60):
-            group.create_task(job("address a"))
-        group.create_task(job("key b"))
+            tasks.create_task(job("address a"))
+        tasks.create_task(job("key b"))
 
     assert done[: 2 * SLICES] == ["address a", "key b"] * SLICES
     assert Counter(done) == {"address a": 60 * SLICES, "key b": SLICES}

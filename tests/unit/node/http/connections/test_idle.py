@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from goqueue.wire.errors import Unavailable
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets
 from node.http.connections.idle import Idle
@@ -27,7 +27,10 @@ def limits() -> HttpLimits:
 @pytest.fixture
 async def front(broker, limits, keys):
     front = HttpFront(
-        broker, port=0, limits=limits, entrance=Entrance(gate=Gate(keys.checks), keys=keys)
+        broker,
+        port=0,
+        limits=limits,
+        entrance=Entrance(authenticator=Authenticator(keys.checks), keys=keys),
     )
     await front.start()
     yield front

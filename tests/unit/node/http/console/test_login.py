@@ -19,8 +19,8 @@ from node.api.auth.access import Access
 from node.api.claims import NOBODY
 from node.broker.node import NodeBroker
 from node.http.auth.addresses import Addresses
-from node.http.auth.authenticator import Gate
-from node.http.auth.csrf_guard import Guard
+from node.http.auth.authenticator import Authenticator
+from node.http.auth.csrf_guard import CsrfGuard
 from node.http.auth.failures import FAILURES_MAX, Failures
 from node.http.server.app import Entrance, HttpFront, Observers
 from node.security.key_sessions import LIFE_S, KeySessions
@@ -131,17 +131,17 @@ async def opens(
             b"a secret",
             tell=agreed.tell,
         )
-        gate = Gate(
+        authenticator = Authenticator(
             keys.checks,
             failures=Failures(lambda: 1.0),
             sessions=sessions,
             addresses=Addresses(proxies),
         )
-        guard = Guard(None, hsts_s=HSTS_S)
+        csrf_guard = CsrfGuard(None, hsts_s=HSTS_S)
         front = HttpFront(
             broker,
             port=0,
-            entrance=Entrance(guard=guard, gate=gate, keys=keys),
+            entrance=Entrance(csrf_guard=csrf_guard, authenticator=authenticator, keys=keys),
             observers=Observers(on_access=accesses.append),
         )
         await front.start()

@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.wire.errors import BadRequest, NoQuorum
 from node.http.messages.columns import Rows, decode_rows
-from node.http.messages.results import Group, publish_answer
+from node.http.messages.results import PartitionRows, publish_answer
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +43,13 @@ def test_rows_are_gone_with_a_refusal_of_their_only_message() -> None:
 
 
 def test_a_group_that_failed_is_gone_with_its_error() -> None:
-    group = Group(partition=0, rows=[0])
-    group.outcome = NoQuorum()
-    watched = weakref.ref(group.outcome)
-    groups = [group]
-    del group
+    part = PartitionRows(partition=0, rows=[0])
+    part.outcome = NoQuorum()
+    watched = weakref.ref(part.outcome)
+    parts = [part]
+    del part
     with pytest.raises(NoQuorum):
-        publish_answer("orders", Rows([b""], single=True), groups)
-    del groups
+        publish_answer("orders", Rows([b""], single=True), parts)
+    del parts
 
     assert watched() is None

@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 from goqueue.wire.errors import BadRequest
-from node.http.auth.authenticator import Gate
+from node.http.auth.authenticator import Authenticator
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import MIB, Bounds, Budgets, Kind
 from node.http.request.body import SLICE_BYTES, Inflation
@@ -40,7 +40,7 @@ async def front(broker, limits, keys, budgets):
         port=0,
         limits=limits,
         budgets=budgets,
-        entrance=Entrance(gate=Gate(keys.checks), keys=keys),
+        entrance=Entrance(authenticator=Authenticator(keys.checks), keys=keys),
     )
     await front.start()
     yield front
@@ -137,7 +137,7 @@ class TestForms:
             broker,
             port=0,
             limits=limits,
-            entrance=Entrance(gate=Gate(keys.checks, sessions=sessions)),
+            entrance=Entrance(authenticator=Authenticator(keys.checks, sessions=sessions)),
         )
         await front.start()
         try:
@@ -154,9 +154,13 @@ class TestForms:
     async def test_forms_have_a_budget_of_their_own(
         self, broker, limits, keys, budgets, orders, eventually
     ) -> None:
-        gate = Gate(keys.checks, sessions=_Sessions())
+        authenticator = Authenticator(keys.checks, sessions=_Sessions())
         front = HttpFront(
-            broker, port=0, limits=limits, budgets=budgets, entrance=Entrance(gate=gate)
+            broker,
+            port=0,
+            limits=limits,
+            budgets=budgets,
+            entrance=Entrance(authenticator=authenticator),
         )
         await front.start()
         sender = b"Origin: http://x\r\nCookie: goqueue_console=" + b"v" * 22 + b"\r\n"

@@ -16,7 +16,7 @@ from benchmarks.timeline_log import LoggedPartition
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.segments.hash_file import HashFile
-from log.segments.message_entry_index import MentionFile
+from log.segments.message_entry_index import MessageEntryFile
 from node.partition.reading.search_hashes import PartitionHashes
 
 SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=6000)
@@ -35,7 +35,7 @@ def partition(tmp_path: Path) -> Iterator[LoggedPartition]:
 
 async def _cancelled_while_writing(
     work: Coroutine[Any, Any, object],
-    file: type[HashFile] | type[MentionFile],
+    file: type[HashFile] | type[MessageEntryFile],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Cancelled while a thread writes a block, as a look-up is whose time is over."""
@@ -62,9 +62,11 @@ async def _cancelled_while_writing(
 async def test_a_look_up_given_up_while_a_block_is_written_leaves_the_index_sound(
     partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mentions = partition.mentions
-    await _cancelled_while_writing(mentions.catch_up(math.inf), MentionFile, monkeypatch)
-    assert await mentions.catch_up(math.inf)
+    message_entries = partition.message_entries
+    await _cancelled_while_writing(
+        message_entries.catch_up(math.inf), MessageEntryFile, monkeypatch
+    )
+    assert await message_entries.catch_up(math.inf)
 
     assert await partition.timeline(3)
 

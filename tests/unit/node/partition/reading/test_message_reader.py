@@ -9,7 +9,7 @@ import pytest
 
 from delivery.entries.records import AppendBatch, encode_records
 from goqueue.wire.batch import Record, RecordBatch, encode_batch
-from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from goqueue.wire.types import Index, Offset, PartitionId, TopicId
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import LogError
 from node.partition.reading import message_reader
@@ -17,7 +17,7 @@ from node.partition.reading.message_reader import BatchCache, DecodedBatch, Mess
 from node.partition.reading.reader import PartitionReader
 from node.rpc.queue import MessageRow
 
-GROUP = GroupId(TopicId(1, 2), 0)
+GROUP = PartitionId(TopicId(1, 2), 0)
 
 
 class Reader:
@@ -61,10 +61,10 @@ class Scene:
             cast(PartitionReader, self.reader),
             self.cache,
             carried=lambda: self.carried,
-            carried_rows=self._carried_rows,
+            carried_rows=self._reappended_rows,
         )
 
-    def _carried_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
+    def _reappended_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
         assert index == 99
         return self.rows_carried
 

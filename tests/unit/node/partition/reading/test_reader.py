@@ -7,7 +7,7 @@ import pytest
 from delivery.entries.records import AppendBatch, encode_records
 from goqueue.wire.batch import Record, RecordBatch, encode_batch
 from goqueue.wire.errors import OffsetOutOfRange
-from goqueue.wire.types import GroupId, Index, Offset, TopicId
+from goqueue.wire.types import Index, Offset, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self) -> None:
         store = Store.open(MemoryDisk(), "/data", StorageConfig())
-        log = store.create_group(GroupId(TopicId(1, 1), 0))
+        log = store.create_log(PartitionId(TopicId(1, 1), 0))
         index, offset = 1, 0
         entries: list[Entry] = []
         self.times: dict[int, int] = {}
@@ -170,7 +170,7 @@ def test_an_offset_finds_its_entry_and_time() -> None:
 def test_reading_below_what_is_left_begins_with_the_first_message_there_is() -> None:
     disk, limits = MemoryDisk(), StorageConfig(segment_bytes=1, ram_tail_bytes=0)
     store = Store.open(disk, "/data", limits)
-    log = store.create_group(GroupId(TopicId(1, 1), 0))
+    log = store.create_log(PartitionId(TopicId(1, 1), 0))
     for number in range(1, 9):
         batch = encode_batch([Record(b"%d" % number, None)])
         body = encode_records([AppendBatch(batch, 1, 0)])

@@ -22,7 +22,7 @@ from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.errors import Damaged
 from log.segments.hash_file import HashFile
-from log.segments.message_entry_index import MentionFile
+from log.segments.message_entry_index import MessageEntryFile
 from node.partition.host import PartitionHost
 from node.partition.indexer import Indexer
 from node.partition.reading import segment_follower
@@ -60,10 +60,10 @@ def _filled(disk: MemoryDisk, root: str = "/data") -> LoggedPartition:
 def _expected(partition: LoggedPartition, offset: int) -> Timeline | None:
     last, log = partition.applied_index, partition.log
     entries = [log.entry(Index(index)) for index in range(1, last + 1)]
-    return project(offset, entries, partition.state.queue.chronicle)
+    return project(offset, entries, partition.state.queue.outcome_notes)
 
 
-def _no_room(disk: MemoryDisk, kind: type[HashFile] | type[MentionFile]) -> list[str]:
+def _no_room(disk: MemoryDisk, kind: type[HashFile] | type[MessageEntryFile]) -> list[str]:
     """No file of this kind can be written from now on; the names of those that were tried."""
     tried: list[str] = []
 
@@ -83,7 +83,7 @@ async def test_a_look_up_whose_time_is_over_is_told_what_is_not_indexed(
     now_s = asyncio.get_running_loop().time()
 
     with pytest.raises(IndexBehind) as refused:
-        await partition.mentions.find(7, Index(2), now_s)
+        await partition.message_entries.find(7, Index(2), now_s)
 
     assert refused.value.http_status == 503 and refused.value.retriable
     assert refused.value.data["entries"] == 2 * COUNT
@@ -92,29 +92,29 @@ async def test_a_look_up_whose_time_is_over_is_told_what_is_not_indexed(
 async def test_without_room_for_an_index_a_timeline_is_still_told_and_the_disk_left_alone(
     partition: LoggedPartition, disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = _no_room(disk, MentionFile)
+    tried = _no_room(disk, MessageEntryFile)
     monkeypatch.setattr(segment_follower, "ASKED_REST_S", 3600.0)
 
     for offset in (0, 7, COUNT - 1):
         assert await partition.timeline(offset) == _expected(partition, offset)
 
     assert len(tried) == 1
-    assert partition.mentions.is_resting
+    assert partition.message_entries.is_resting
 
 
 async def test_once_there_is_room_again_the_next_look_up_writes_its_index(
     partition: LoggedPartition, disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = _no_room(disk, MentionFile)
+    tried = _no_room(disk, MessageEntryFile)
     await partition.timeline(0)
     disk.fault = None
     monkeypatch.setattr(segment_follower, "ASKED_REST_S", 0.0)
 
-    assert partition.mentions.is_resting
+    assert partition.message_entries.is_resting
     await partition.timeline(0)
 
-    assert tried and partition.mentions.disk_bytes > 0
-    assert not partition.mentions.is_resting
+    assert tried and partition.message_entries.disk_bytes > 0
+    assert not partition.message_entries.is_resting
 
 
 async def test_once_there_is_room_again_the_next_search_leaves_nothing_out(
@@ -151,10 +151,10 @@ async def test_a_log_that_begins_later_meanwhile_is_no_error_of_the_disk(
 
     monkeypatch.setattr(log, "cold_entries", trimmed_meanwhile)
 
-    assert await partition.mentions.catch_up(math.inf)
+    assert await partition.message_entries.catch_up(math.inf)
 
     assert log.segments()[0].first_index == second
-    assert not partition.mentions.is_resting
+    assert not partition.message_entries.is_resting
 
 
 async def test_a_file_that_is_damaged_again_and_again_ends_the_look_up(
@@ -162,14 +162,14 @@ async def test_a_file_that_is_damaged_again_and_again_ends_the_look_up(
 ) -> None:
     asked: list[str] = []
 
-    def damaged(file: MentionFile, *_: object) -> None:
+    def damaged(file: MessageEntryFile, *_: object) -> None:
         asked.append(file.path)
         raise Damaged(file.path, 0, "rows of mentions are damaged")
 
-    monkeypatch.setattr(MentionFile, "find", damaged)
+    monkeypatch.setattr(MessageEntryFile, "find", damaged)
 
     with pytest.raises(IndexBehind):
-        await partition.mentions.find(7, Index(1))
+        await partition.message_entries.find(7, Index(1))
 
     assert len(asked) == 3
 
@@ -184,12 +184,12 @@ async def test_trouble_with_one_replica_keeps_no_other_one_from_being_indexed(
     def broken(*_: object) -> None:
         raise RuntimeError("what nobody thought of")
 
-    monkeypatch.setattr(bad.mentions, "_missing", broken)
+    monkeypatch.setattr(bad.message_entries, "_missing", broken)
 
-    while not good.mentions.is_current:
+    while not good.message_entries.is_current:
         await indexer.round()
 
-    assert bad.mentions.is_resting
+    assert bad.message_entries.is_resting
     assert await indexer.round()
     bad.close()
     good.close()
@@ -198,9 +198,9 @@ async def test_trouble_with_one_replica_keeps_no_other_one_from_being_indexed(
 async def test_a_few_entries_are_left_to_look_ups_until_there_are_many_or_some_time_is_over(
     partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mentions, indexer = partition.mentions, _indexer(partition)
+    message_entries, indexer = partition.message_entries, _indexer(partition)
     monkeypatch.setattr("node.partition.indexer.REST", 0.0)
-    assert await mentions.catch_up(math.inf)
+    assert await message_entries.catch_up(math.inf)
 
     def deliver_all() -> None:
         for _ in range(segment_follower.DUE_ENTRIES - 1):
@@ -211,37 +211,37 @@ async def test_a_few_entries_are_left_to_look_ups_until_there_are_many_or_some_t
     deliver_all()
     while not await indexer.round():
         pass
-    assert mentions.is_current  # as many as are worth a step
+    assert message_entries.is_current  # as many as are worth a step
 
     deliver_all()
     assert await indexer.round()
-    assert not mentions.is_current
+    assert not message_entries.is_current
     assert await partition.timeline(COUNT) == _expected(partition, COUNT)
-    assert mentions.is_current
+    assert message_entries.is_current
 
     deliver_all()
     monkeypatch.setattr(segment_follower, "DUE_S", 0.0)
     while not await indexer.round():
         pass
-    assert mentions.is_current
+    assert message_entries.is_current
 
 
 async def test_with_indexing_off_files_go_with_their_segments(
     partition: LoggedPartition, disk: MemoryDisk
 ) -> None:
-    await partition.mentions.catch_up(math.inf)
-    partition.mentions.forget()  # as after a restart
+    await partition.message_entries.catch_up(math.inf)
+    partition.message_entries.forget()  # as after a restart
     log = partition.log
-    named = log.disk_segments.files_beside(MentionFile)
+    named = log.disk_segments.files_beside(MessageEntryFile)
     log.disk_segments.remove_below(log.segments()[2].first_index)
     indexer = _indexer(partition, enabled=False)
 
     await indexer.round()
 
-    assert sorted(log.disk_segments.files_beside(MentionFile)) == sorted(named)[2:]
-    assert partition.mentions.disk_bytes == 0
+    assert sorted(log.disk_segments.files_beside(MessageEntryFile)) == sorted(named)[2:]
+    assert partition.message_entries.disk_bytes == 0
 
 
 def _indexer(*partitions: LoggedPartition, enabled: bool = True) -> Indexer:
     hosts = [cast(PartitionHost, partition) for partition in partitions]
-    return Indexer("timelines", lambda: hosts, lambda host: host.mentions, enabled=enabled)
+    return Indexer("timelines", lambda: hosts, lambda host: host.message_entries, enabled=enabled)

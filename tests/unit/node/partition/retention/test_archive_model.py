@@ -102,7 +102,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         """What is old and archived goes: nothing holds it up for ever."""
         self.loop.run_until_complete(self.scene.retention.run())
         self.check(leads=True)
-        state, kept = self.scene.state, self.scene.state.queue.kept
+        state, kept = self.scene.state, self.scene.state.queue.compacted
         waits = self.required or self.scene.config.require_archive
         if self.scene.config.is_deleted and not (waits and kept and kept.max() >= self.position):
             bound = self.position if waits else state.next_offset
@@ -135,7 +135,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def compact_by_a_leader_that_knows_of_no_archive(
         self, at: int, only_what_was_kept: bool
     ) -> None:
-        if only_what_was_kept and not self.scene.state.queue.kept:
+        if only_what_was_kept and not self.scene.state.queue.compacted:
             return
         start = self.scene.state.log_start_index
         index, offset = self.place_of(0 if only_what_was_kept else at)
@@ -157,7 +157,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         state, archive = self.scene.state, self.scene.state.queue.archive
         assert state.snapshot() == self.scene.follower.snapshot()
         assert (archive.location, archive.position) == (self.place, self.position)
-        there = {*state.queue.kept, *range(state.log_start_offset, state.next_offset)}
+        there = {*state.queue.compacted, *range(state.log_start_offset, state.next_offset)}
         lost = self.there - there
         waits = self.required or (leads and self.scene.config.require_archive)
         assert not waits or max(lost, default=-1) < self.position, f"lost {sorted(lost)}"

@@ -50,7 +50,7 @@ async def test_a_replica_that_is_copied_after_compaction_reads_and_compacts_as_t
         for number in range(30):
             await publish(running, Record(b"x" * 10_000, b"k%d" % (number % 5)))
         before = only(nodes, holder)
-        await eventually(lambda: before.state.queue.survivors.runs > 0)
+        await eventually(lambda: before.state.queue.compacted_set.runs > 0)
         rows = latest(before)
         assert (rows[b"a"], rows[b"b"]) == ((2, None), (3, 5))
         await eventually(lambda: before.log.first_index > 4)
@@ -62,10 +62,10 @@ async def test_a_replica_that_is_copied_after_compaction_reads_and_compacts_as_t
         after = only(nodes, target)
         assert nodes.transferred(target) > 0
         assert latest(after) == rows
-        runs = after.state.queue.survivors.runs
+        runs = after.state.queue.compacted_set.runs
         for number in range(30):
             await publish(nodes.running[target], Record(b"y" * 10_000, b"k%d" % (number % 5)))
-        await eventually(lambda: after.state.queue.survivors.runs > runs)
+        await eventually(lambda: after.state.queue.compacted_set.runs > runs)
         found = latest(after)
         assert (found[b"a"], found[b"b"]) == (rows[b"a"], rows[b"b"])
         assert all(found[b"k%d" % number] > rows[b"k%d" % number] for number in range(5))
@@ -98,7 +98,7 @@ async def test_a_leader_compacts_only_once_all_its_voters_have_the_room_for_it(
                 await asyncio.sleep(0.01)
 
         assert outcome.endswith(f"{follower} has room for 7")
-        assert host.state.queue.survivors.runs == 0
-        assert not host.state.queue.survivors.staged, "nothing was appended"
+        assert host.state.queue.compacted_set.runs == 0
+        assert not host.state.queue.compacted_set.staged, "nothing was appended"
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
-        await eventually(lambda: host.state.queue.survivors.runs > 0)
+        await eventually(lambda: host.state.queue.compacted_set.runs > 0)

@@ -194,7 +194,7 @@ async def test_the_leader_compacts_by_itself_once_enough_is_dirty() -> None:
         await put(busy, "a", "1")
         await fill(busy)
 
-        await eventually(lambda: led(busy).state.queue.survivors.runs > 0)
+        await eventually(lambda: led(busy).state.queue.compacted_set.runs > 0)
 
         assert await read_all(busy) == [(0, b"a", b"1")]
 
@@ -308,7 +308,7 @@ async def test_delayed_messages_that_outlived_retention_are_no_part_of_a_run() -
     assert (await scene.compact()).outcome == "done"
 
     assert [row.offset for row in scene.seen()] == [12, 13]  # the last two are not sealed
-    assert scene.state.queue.carried[delayed] >= scene.state.log_start_index
+    assert scene.state.queue.reappended[delayed] >= scene.state.log_start_index
     assert scene.state.snapshot() == scene.follower.snapshot()
 
 
@@ -344,14 +344,14 @@ async def test_what_is_kept_grows_old_too_once_the_topic_is_not_compacted_any_mo
     for number in range(9):
         scene.publish(Record(b"y", b"k%d" % number))
     await scene.compact()
-    assert scene.state.queue.kept
+    assert scene.state.queue.compacted
     scene.config = TopicConfig(retention_ms=1000)
     assert (await scene.compactor.run()).outcome == "nothing"
 
     scene.now_ms += 2000
     assert (await scene.compactor.run()).outcome == "done"
 
-    assert not scene.state.queue.kept
+    assert not scene.state.queue.compacted
 
 
 async def test_a_run_carries_all_that_the_queue_must_keep_however_much_it_is(

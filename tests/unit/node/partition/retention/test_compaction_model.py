@@ -119,7 +119,9 @@ class CompactionMachine(RuleBasedStateMachine):
             _, value, time_ms = self.published[offset]
             may_be_gone = value is None and time_ms + DELAY_MS <= self.scene.now_ms
             assert offset in found or may_be_gone, f"the last value of a key is gone: {offset}"
-        superseded = [o for o in queue.kept if o not in last.values() and o not in queue.hidden]
+        superseded = [
+            o for o in queue.compacted if o not in last.values() and o not in queue.hidden
+        ]
         assert all(o in queue.delayed_ever or last_was_late(self, o) for o in superseded)
         self.check_groups(set(found))
 

@@ -18,7 +18,7 @@ from log.errors import EntryDamaged
 from node.api.dead_letters import DeadFilter
 from node.assembly import NodeAssembly
 from node.partition.host import PartitionHost
-from node.partition.reading.message_entry_index import Mentioned
+from node.partition.reading.message_entry_index import IndexedEntries
 from node.partition.retention import trimming as retention
 from tests.unit.node.queue.test_whole_node import publish, receive, settle
 from tests.unit.node.test_node import config, eventually, running
@@ -100,7 +100,7 @@ async def test_a_message_that_came_late_and_always_fails_falls_though_nothing_ne
     await settle(node, await receive(node, wait_s=30), "nack")
 
     async def fails_for_ever() -> None:
-        while led(node).state.queue.carried:
+        while led(node).state.queue.reappended:
             await settle(node, await receive(node, wait_s=0.1), "nack")
 
     async with asyncio.timeout(30):
@@ -152,7 +152,7 @@ async def test_what_must_be_carried_is_split_into_entries_of_bounded_size(
     carriers = [entry for entry in entries if entry.kind == EntryKind.CARRIED]
     assert len(carriers) >= 4
     assert max(len(entry.body) for entry in carriers) < 10_000 + 5_000
-    assert sorted(host.state.queue.carried) == list(range(40))
+    assert sorted(host.state.queue.reappended) == list(range(40))
 
 
 async def test_nothing_is_trimmed_while_what_must_be_carried_cannot_be_read(
@@ -167,7 +167,7 @@ async def test_nothing_is_trimmed_while_what_must_be_carried_cannot_be_read(
     monkeypatch.undo()
 
     await trimmed(node, 2)
-    assert sorted(host.state.queue.carried) == [1]
+    assert sorted(host.state.queue.reappended) == [1]
 
 
 def _damaged(_offset: Offset) -> None:
@@ -184,7 +184,7 @@ async def test_leases_of_messages_that_fell_to_retention_are_over(node: NodeAsse
     await publish(node, "next")
 
     assert getattr(end, "code", "") == "not_in_flight"
-    assert (stats.groups["g"].fallen, stats.groups["g"].floor) == (1, 1)
+    assert (stats.groups["g"].fallen, stats.groups["g"].committed_offset) == (1, 1)
     assert [m.value for m in await receive(node, wait_s=30)] == [b"next"]
 
 
@@ -244,7 +244,7 @@ async def test_what_is_carried_and_needed_no_more_keeps_its_whole_story(
     monkeypatch.setattr(host.retention, "_stories", told_early)
     await trim(host, host.applied_index + 1, 3)
     monkeypatch.undo()
-    carrier = host.state.queue.carried[1]
+    carrier = host.state.queue.reappended[1]
     assert host.state.queue.needed_below(3) == []
 
     await trim(host, carrier, 3)
@@ -288,15 +288,15 @@ async def test_a_look_up_that_a_trim_overtakes_is_of_what_is_carried(
     host, node = led(untrimmed), untrimmed
     await publish(node, "gone", Record(b"later", deliver_at_ms=60_000), "gone too")
     await publish(node, "gone too")
-    find = host.mentions.find
+    find = host.message_entries.find
 
-    async def overtaken(offset: Offset, since: Index, deadline_s: float) -> Mentioned:
+    async def overtaken(offset: Offset, since: Index, deadline_s: float) -> IndexedEntries:
         found = await find(offset, since, deadline_s)
         monkeypatch.undo()
         await trim(host, host.applied_index + 1, 4)
         return found
 
-    monkeypatch.setattr(host.mentions, "find", overtaken)
+    monkeypatch.setattr(host.message_entries, "find", overtaken)
     trace = await node.broker.traces.message_trace("t", 0, Offset(1))
 
     assert [event.type for event in trace.events][-1] == "KEPT"

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.errors import BadRequest, Busy, NotFound
-from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.metrics import Metrics
 from node.peers.link import PeerLink
@@ -25,14 +25,14 @@ from node.rpc import transfer as transfer_rpc
 from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pull import PullParts
-from node.storage.copying.source import SESSIONS_MAX, CopiedGroups, TransferSource
+from node.storage.copying.source import SESSIONS_MAX, CopiedPartitions, TransferSource
 from node.storage.copying.transfer import Transfers
 from node.storage.flusher import Flusher
 from node.storage.parts import StorageParts
 from raft.host import RaftHost
 from raft.link import LinkDown, RemoteError
 
-GROUP = GroupId(TopicId(1, 1), 0)
+GROUP = PartitionId(TopicId(1, 1), 0)
 LIMITS = StorageConfig(
     segment_bytes=400_000,
     wal_file_bytes=8 << 20,
@@ -156,13 +156,13 @@ class Node:
         self.name = name
         self.disk = disk or MemoryDisk()
         self.store = Store.open(self.disk, "/data", LIMITS)
-        if GROUP not in self.store.groups():
-            self.store.create_group(GROUP)
+        if GROUP not in self.store.partition_ids():
+            self.store.create_log(GROUP)
             flush(self.store)
         self.link = Link(name)
         self.metrics = Metrics()
         self.committed: Index | None = Index(1 << 40)
-        self.behind: list[tuple[GroupId, NodeId]] = []
+        self.behind: list[tuple[PartitionId, NodeId]] = []
         self.held: list[str] = []
         self.renewed_at: Index | None = None
         """The entry whose state can be stored again."""
@@ -171,8 +171,8 @@ class Node:
         flusher = cast(Flusher, Spilling(self.store))
         self.source = TransferSource(
             StorageParts(self.store, flusher, link, cast(RaftHost, None), self.metrics),
-            CopiedGroups(
-                committed=lambda _group: self.committed,
+            CopiedPartitions(
+                committed=lambda _partition_id: self.committed,
                 behind=lambda: self.behind,
                 renew=self._renew,
             ),
@@ -191,14 +191,14 @@ class Node:
         )
 
     @property
-    def log(self) -> GroupLog:
-        return self.store.group(GROUP)
+    def log(self) -> PartitionLog:
+        return self.store.partition_log(GROUP)
 
-    def hold(self, group: GroupId) -> bool:
+    def hold(self, partition_id: PartitionId) -> bool:
         self.held.append(f"hold at {self.log.last_index}")
         return True
 
-    def release(self, group: GroupId) -> None:
+    def release(self, partition_id: PartitionId) -> None:
         self.held.append(f"release at {self.log.last_index}")
 
     def fill(self, count: int = ENTRIES, term: int = 3) -> None:
@@ -222,13 +222,13 @@ class Node:
         infos = self.log.segments()
         return {info.first_index: self.log.segment_hash(info.first_index) for info in infos}
 
-    async def _renew(self, _group: GroupId) -> bool:
+    async def _renew(self, _partition_id: PartitionId) -> bool:
         index = self.renewed_at
         if index is not None:
             self.log.save_snapshot(index, STATE + bytes([index])).run()
         return index is not None
 
-    def _sources(self, _group: GroupId) -> Sequence[NodeId]:
+    def _sources(self, _partition_id: PartitionId) -> Sequence[NodeId]:
         return sorted(self.link.others)
 
 
@@ -450,7 +450,7 @@ async def test_nothing_is_believed_of_a_list_that_makes_no_sense() -> None:
     assert transfer_rpc.decode_manifest(whole, GROUP) == (5, manifest)
 
     with pytest.raises(BadRequest):
-        transfer_rpc.decode_manifest(whole, GroupId(TopicId(1, 2), 0))
+        transfer_rpc.decode_manifest(whole, PartitionId(TopicId(1, 2), 0))
     for cut in range(0, len(whole), 7):
         with pytest.raises(BadRequest):
             transfer_rpc.decode_manifest(whole[:cut], GROUP)
@@ -669,7 +669,7 @@ async def test_what_does_not_run_here_is_not_served() -> None:
     with pytest.raises(NotFound):
         await world.n1.link.handlers[transfer_rpc.OPEN](N3, request)
     with pytest.raises(NotFound):
-        other = rpc.encode(transfer_rpc.TransferRequest(GroupId(TopicId(9, 9), 0).pack()))
+        other = rpc.encode(transfer_rpc.TransferRequest(PartitionId(TopicId(9, 9), 0).pack()))
         await world.n3.link.handlers[transfer_rpc.OFFER](N1, other)
 
 
@@ -712,13 +712,13 @@ async def test_a_topic_that_is_deleted_between_two_tries_of_an_installation_ends
         nonlocal deleted
         deleted += world.n3.held != []
         if deleted == 1:
-            store.remove_group(GROUP)
+            store.remove_log(GROUP)
             flush(store)
             dropping.run()
             store.complete_checkpoint(dropping)
             flush(store)
 
-    world.n3.release = lambda _group: world.n3.held.append("release")  # type: ignore[method-assign]
+    world.n3.release = lambda _partition_id: world.n3.held.append("release")  # type: ignore[method-assign]
     world.n3.transfers._parts = replace(world.n3.transfers._parts, sleep=delete)
 
     await world.copied()
@@ -736,8 +736,8 @@ async def test_a_topic_that_is_deleted_while_it_is_copied_leaves_no_files() -> N
     def delete(_node: NodeId, answer: bytes) -> bytes | None:
         if len(world.n3.link.chunks) != 3:
             return answer
-        store.remove_group(GROUP)
-        store.create_group(GROUP)  # as for a replica that has moved away
+        store.remove_log(GROUP)
+        store.create_log(GROUP)  # as for a replica that has moved away
         flush(store)
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from goqueue.wire.types import GroupId
+from goqueue.wire.types import PartitionId
 from log.config import StorageConfig
 from log.store.directory import Store
 from node.assembly import assemble
@@ -72,8 +72,8 @@ class SmallNodes(ThreeNodes):
         metrics = self.running[name].metrics
         return int(metrics.storage.transferred_bytes.labels("received").value)
 
-    def host(self, name: str, group: GroupId) -> PartitionHost | None:
-        return self.broker(name).topics._replicas.find(group)
+    def host(self, name: str, partition_id: PartitionId) -> PartitionHost | None:
+        return self.broker(name).topics._replicas.find(partition_id)
 
 
 async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back(
@@ -88,14 +88,17 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
         settings = {"partitions": 1, "retention_bytes": 200_000, "replication_factor": 3}
         await nodes.broker("n1").topics.create_topic("t", settings)
         await append(nodes.running["n1"], "first")
-        group = next(g for g in nodes.stores["n1"].groups() if g.topic.index)
-        away = nodes.stores["n3"].group(group)
+        partition_id = next(g for g in nodes.stores["n1"].partition_ids() if g.topic.index)
+        away = nodes.stores["n3"].partition_log(partition_id)
         await eventually(lambda: away.last_index > 2)
         last = away.last_index
         await nodes.stop("n3")
 
         def trimmed() -> bool:
-            return all(nodes.stores[n].group(group).first_index > last + 1 for n in ("n1", "n2"))
+            return all(
+                nodes.stores[n].partition_log(partition_id).first_index > last + 1
+                for n in ("n1", "n2")
+            )
 
         for number in range(200):
             await append(nodes.running["n1"], f"{number}" * 10_000)
@@ -106,7 +109,7 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
         await nodes.start("n3")
 
         def caught_up() -> bool:
-            host, leader = nodes.host("n3", group), nodes.host("n1", group)
+            host, leader = nodes.host("n3", partition_id), nodes.host("n1", partition_id)
             if host is None or leader is None:
                 return False
             return host.applied_index == leader.applied_index
@@ -114,7 +117,10 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
         await eventually(caught_up, 30)
         await append(nodes.running["n1"], "last")
         await eventually(caught_up, 30)
-        mine, theirs = nodes.stores["n3"].group(group), nodes.stores["n1"].group(group)
+        mine, theirs = (
+            nodes.stores["n3"].partition_log(partition_id),
+            nodes.stores["n1"].partition_log(partition_id),
+        )
         assert mine.first_index > last
         sealed = {s.first_index for s in theirs.segments() if s.sealed}
         shared = sealed & {s.first_index for s in mine.segments() if s.sealed}

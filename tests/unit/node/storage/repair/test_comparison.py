@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 
 from goqueue.wire.errors import NotFound, Unavailable
-from goqueue.wire.types import GroupId, Incarnation, NodeId, TopicId, Voter
-from log.group.range_hashes import Range
+from goqueue.wire.types import Incarnation, NodeId, PartitionId, TopicId, Voter
+from log.partition.range_hashes import Range
 from node.metrics import Metrics
 from node.rpc import partitions as rpc
 from node.rpc.scrub import DIVERGED, HASHES, DivergedRequest, HashesAnswer
 from node.storage.repair.comparison import Comparison
 
-GROUP = GroupId(TopicId(1, 7), 0)
+GROUP = PartitionId(TopicId(1, 7), 0)
 RANGE: Range = (1, 4)
 TRUE, FALSE = b"t" * 16, b"f" * 16
 
@@ -56,13 +56,13 @@ class Replicas:
         )
         self.comparison = Comparison(
             NodeId("me"),
-            cast(Any, SimpleNamespace(group=self.logs.__getitem__, groups=lambda: self.logs)),
+            cast(Any, SimpleNamespace(partition_log=self.logs.__getitem__, logs=lambda: self.logs)),
             cast(Any, SimpleNamespace(handle=self.handlers.__setitem__, request=self.request)),
-            cast(Any, SimpleNamespace(groups=lambda: self.running)),
+            cast(Any, SimpleNamespace(raft_groups=lambda: self.running)),
             ThreadPoolExecutor(1),
             Metrics(),
             pay=self.pay,
-            on_diverged=lambda _group, reason: self.told.update(me=reason.encode()),
+            on_diverged=lambda _partition_id, reason: self.told.update(me=reason.encode()),
         )
 
     async def compare(self) -> None:

@@ -16,7 +16,7 @@ from itertools import product
 
 import pytest
 
-from goqueue.wire.types import CLUSTER_GROUP, GroupId, Index, NodeId, Offset
+from goqueue.wire.types import CLUSTER_GROUP, Index, NodeId, Offset, PartitionId
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, make_entry
@@ -150,12 +150,12 @@ class SmallNodes(ThreeNodes):
         """Files of the write-ahead log, oldest first."""
         return [path for path in self.disks[name].paths() if path.startswith("/data/wal/0")]
 
-    def group(self) -> GroupId:
-        return next(g for g in self.stores["n1"].groups() if g != CLUSTER_GROUP)
+    def partition_id(self) -> PartitionId:
+        return next(g for g in self.stores["n1"].partition_ids() if g != CLUSTER_GROUP)
 
     def leader_of(self) -> str:
         """Who leads the partition."""
-        replicas = {name: broker_replica(self, name, self.group()) for name in NAMES}
+        replicas = {name: broker_replica(self, name, self.partition_id()) for name in NAMES}
         return next(name for name, replica in replicas.items() if replica and replica.is_leader)
 
     async def scrub(self, name: str = VICTIM) -> ScrubView:
@@ -174,14 +174,14 @@ class SmallNodes(ThreeNodes):
     def path(self, name: str, file: str) -> str | None:
         """A file of this kind on a node."""
         disk, store = self.disks[name], self.stores[name]
-        group = CLUSTER_GROUP if file.startswith("cluster") else self.group()
-        directory = f"/data/groups/{group}"
+        partition_id = CLUSTER_GROUP if file.startswith("cluster") else self.partition_id()
+        directory = f"/data/groups/{partition_id}"
         if file == "wal":
             return max(path for path in disk.paths() if path.endswith(".wal"))
         if file.endswith("snapshot"):
             found = [p for p in disk.paths() if p.startswith(directory) and p.endswith(".snapshot")]
             return None if not found else found[0] if file.startswith("older") else found[-1]
-        chain = store.group(group).disk_segments.chain
+        chain = store.partition_log(partition_id).disk_segments.chain
         segment = chain[len(chain) // 2] if file.startswith("sealed") else chain[-1]
         return segment.path("." + file.rpartition(".")[2])
 
@@ -191,13 +191,16 @@ class SmallNodes(ThreeNodes):
         if not broker.node.ready().ready or broker.node.cluster_view().problems:
             return False
         store = self.stores[name]
-        for group in (CLUSTER_GROUP, self.group()):
-            if group not in store.groups():
+        for partition_id in (CLUSTER_GROUP, self.partition_id()):
+            if partition_id not in store.partition_ids():
                 return False
-            mine, theirs = store.group(group), self.stores["n1"].group(group)
+            mine, theirs = (
+                store.partition_log(partition_id),
+                self.stores["n1"].partition_log(partition_id),
+            )
             if mine.damaged or mine.suspect or mine.last_index != theirs.last_index:
                 return False
-            replica = broker_replica(self, name, group)
+            replica = broker_replica(self, name, partition_id)
             if replica is None or replica.applied_index != theirs.last_index:
                 return False
             if NodeId(name) not in [voter.node for voter in replica.voters]:
@@ -205,8 +208,8 @@ class SmallNodes(ThreeNodes):
         return True
 
 
-def broker_replica(nodes: SmallNodes, name: str, group: GroupId) -> RaftGroup | None:
-    return nodes.running[name].broker.scrubs._scrub._comparison.replica(group)
+def broker_replica(nodes: SmallNodes, name: str, partition_id: PartitionId) -> RaftGroup | None:
+    return nodes.running[name].broker.scrubs._scrub._comparison.replica(partition_id)
 
 
 @asynccontextmanager
@@ -230,7 +233,7 @@ async def small_nodes(keeping: str = "") -> AsyncIterator[SmallNodes]:
 
 async def everything(nodes: SmallNodes, name: str) -> list[bytes]:
     """Every entry of the partition, as this node reads it."""
-    log = nodes.stores[name].group(nodes.group())
+    log = nodes.stores[name].partition_log(nodes.partition_id())
     found: list[bytes] = []
     index = log.first_index
     while index <= log.last_index:
@@ -255,7 +258,8 @@ async def whole_again(nodes: SmallNodes, what: str) -> None:
     except TimeoutError:
         store = nodes.stores[VICTIM]
         logs = [
-            (str(log.id), log.damaged, log.last_index) for log in map(store.group, store.groups())
+            (str(log.id), log.damaged, log.last_index)
+            for log in map(store.partition_log, store.partition_ids())
         ]
         problems = nodes.broker(VICTIM).node.cluster_view().problems
         raise AssertionError(f"not whole after {what}: {logs} {problems}") from None
@@ -399,7 +403,7 @@ def other(entry: Entry) -> Entry:
 
 def forge(nodes: SmallNodes, name: str, index: int) -> None:
     """Puts another sound entry in the place of one, with the term index to fit."""
-    log = nodes.stores[name].group(nodes.group())
+    log = nodes.stores[name].partition_log(nodes.partition_id())
     entry = log.entry(Index(index))
     segment = next(s for s in log.disk_segments.chain if s.last_index >= index)
     forged = other(entry)
@@ -428,7 +432,7 @@ async def test_a_replica_that_differs_from_the_others_is_copied_anew(
         await nodes.scrub(leader)
 
         def is_copied() -> bool:
-            log = nodes.stores[name].group(nodes.group())
+            log = nodes.stores[name].partition_log(nodes.partition_id())
             return log.damaged is None and not log.suspect and log.installed_lsn > 0
 
         await eventually(is_copied, REPAIRED_S)
@@ -450,7 +454,7 @@ async def test_where_no_majority_agrees_people_are_told_and_nothing_is_copied() 
         [text] = view.diverged
         assert "no majority agrees" in text
         assert text in nodes.broker(leader).node.cluster_view().problems
-        assert nodes.stores[first].group(nodes.group()).damaged is None
+        assert nodes.stores[first].partition_log(nodes.partition_id()).damaged is None
 
 
 async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restart() -> None:
@@ -465,7 +469,7 @@ async def test_a_cluster_group_that_is_not_to_be_believed_is_renewed_by_a_restar
             nodes.disks[name].content(path)[48:64] = b"x" * 16
 
         await nodes.scrub(name)
-        await eventually(lambda: store.group(CLUSTER_GROUP).untrusted, REPAIRED_S)
+        await eventually(lambda: store.partition_log(CLUSTER_GROUP).untrusted, REPAIRED_S)
         assert not nodes.running[name].broker.node.ready().ready
         await nodes.stop(name)
         nodes.disks[name].process_died()
@@ -486,23 +490,23 @@ async def test_a_cluster_replica_that_stopped_over_damage_starts_again_once_it_i
 
     monkeypatch.setattr(Healer, "heal", noted)
     async with small_nodes() as nodes:
-        group = nodes.broker(VICTIM).topics._cluster.group
-        assert group is not None
+        raft_group = nodes.broker(VICTIM).topics._cluster.raft_group
+        assert raft_group is not None
         await eventually(lambda: nodes.stores[VICTIM] in healers)
-        group.fail(RuntimeError("an entry that is to be applied is damaged"))
+        raft_group.fail(RuntimeError("an entry that is to be applied is damaged"))
         assert nodes.running[VICTIM].status.fault
 
         healers[nodes.stores[VICTIM]]._on_healed(CLUSTER_GROUP)
 
         await whole_again(nodes, "a replica that stopped over damage")
         assert nodes.broker(VICTIM).topics.list_topics() == ["t"]
-        assert nodes.broker(VICTIM).topics._cluster.group is not group
+        assert nodes.broker(VICTIM).topics._cluster.raft_group is not raft_group
         assert nodes.running[VICTIM].status.fault is None
 
 
 async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_from_them() -> None:
     async with small_nodes() as nodes:
-        log = nodes.stores[VICTIM].group(CLUSTER_GROUP)
+        log = nodes.stores[VICTIM].partition_log(CLUSTER_GROUP)
         entry = log.entry(
             Index(log.last_index - 1)
         )  # neither end, which are read when it is opened
@@ -517,10 +521,15 @@ async def test_damaged_entries_of_the_cluster_group_are_back_before_it_starts_fr
 
         await nodes.begin(VICTIM)
 
-        group = nodes.broker(VICTIM).topics._cluster.group
-        assert group is not None
-        assert nodes.stores[VICTIM].group(CLUSTER_GROUP).entry(entry.index).frame == entry.frame
+        raft_group = nodes.broker(VICTIM).topics._cluster.raft_group
+        assert raft_group is not None
+        assert (
+            nodes.stores[VICTIM].partition_log(CLUSTER_GROUP).entry(entry.index).frame
+            == entry.frame
+        )
         await whole_again(nodes, "a start on damaged entries without a snapshot")
         assert nodes.broker(VICTIM).topics.list_topics() == ["t"]
-        assert nodes.broker(VICTIM).topics._cluster.group is group, "it met the damage, and stopped"
-        assert group.failed is None
+        assert nodes.broker(VICTIM).topics._cluster.raft_group is raft_group, (
+            "it met the damage, and stopped"
+        )
+        assert raft_group.failed is None

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from goqueue.wire.types import GroupId, Index, NodeId, TopicId
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.memory import MemoryDisk
 from log.entry import Entry, EntryKind, make_entry
 from log.errors import Damaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 from log.segments.segment import SEGMENT_SUFFIX, TERMS_SUFFIX
 from log.store.directory import Store
 from node.peers.link import PeerLink
@@ -24,7 +24,7 @@ from node.storage.flusher import Flusher
 from node.storage.repair.healer import Healer
 from raft.link import LinkDown, RemoteError
 
-GROUP = GroupId(TopicId(1, 1), 0)
+GROUP = PartitionId(TopicId(1, 1), 0)
 LIMITS = StorageConfig(ram_tail_bytes=0, watermark_percent=0, reserve_bytes=0)
 ENTRIES = 30
 
@@ -91,9 +91,9 @@ class Node:
         self.store = Store.open(self.disk, "/data", limits)
         self.link = Link()
         self.keeper = Inline()
-        self.healed: list[GroupId] = []
-        self.damaged: list[GroupId] = []
-        self.hopeless: list[GroupId] = []
+        self.healed: list[PartitionId] = []
+        self.damaged: list[PartitionId] = []
+        self.hopeless: list[PartitionId] = []
         self.healer = Healer(
             self.store,
             cast(Flusher, self.keeper),
@@ -102,13 +102,13 @@ class Node:
             on_healed=self.healed.append,
             on_hopeless=self.hopeless.append,
         )
-        if GROUP not in self.store.groups():
-            self.store.create_group(GROUP).append([entry(n) for n in range(1, ENTRIES + 1)])
+        if GROUP not in self.store.partition_ids():
+            self.store.create_log(GROUP).append([entry(n) for n in range(1, ENTRIES + 1)])
         flush(self.store)
 
     @property
-    def log(self) -> GroupLog:
-        return self.store.group(GROUP)
+    def log(self) -> PartitionLog:
+        return self.store.partition_log(GROUP)
 
     def spoil(self, *indexes: int) -> None:
         """Flips a bit in the body of these entries, and reads them."""
@@ -239,13 +239,13 @@ async def test_an_entry_that_can_not_be_read_where_it_was_put_stays_damaged_unti
 
 async def test_a_place_that_takes_no_entry_stays_damaged_and_holds_up_no_other_group() -> None:
     first, second = nodes(2)
-    other = GroupId(TopicId(1, 2), 0)
+    other = PartitionId(TopicId(1, 2), 0)
     for node in (first, second):
-        node.store.create_group(other).append([entry(n) for n in range(1, 4)])
+        node.store.create_log(other).append([entry(n) for n in range(1, 4)])
         flush(node.store)
     whole = first.everything()
     first.spoil(7)
-    first.store.group(other).quarantine(2, 2, "was not readable for a moment")
+    first.store.partition_log(other).quarantine(2, 2, "was not readable for a moment")
     [segment] = first.log.disk_segments.chain
     first.disk.fdatasync(first.disk.open(segment.path(), write=True))
 

@@ -24,7 +24,7 @@ UNSETTLED_TRIMMED = 0.2
 """How often a trim takes what some group has not settled."""
 
 
-class Upkeep:
+class Maintenance:
     """The trims of one replica."""
 
     def __init__(self, replica: Replica, reader: PartitionReader, rng: random.Random) -> None:
@@ -35,7 +35,7 @@ class Upkeep:
             log=replica.log,
             state=replica.state,
             reader=reader,
-            group=lambda: replica.raft,
+            raft_group=lambda: replica.raft,
             config=TopicConfig,
             stories=self._stories,
         )
@@ -65,13 +65,13 @@ class Upkeep:
         """Timelines so far, for the entry that carries these messages; it waits for nobody."""
         state = self._replica.state
         entries = entries_between(self._replica.log, state.log_start_index, state.applied_index)
-        return Indexed(entries, state.queue.chronicle).stories(offsets)
+        return Indexed(entries, state.queue.outcome_notes).stories(offsets)
 
     def _settled_index(self) -> Index:
         """The entry of the first message that some group has not settled."""
         groups = self._replica.state.queue.groups.values()
-        floor = Offset(min(group.floor for group in groups))
-        found = self._replica.log.locate_offset(floor)
+        committed_offset = Offset(min(group.committed_offset for group in groups))
+        found = self._replica.log.locate_offset(committed_offset)
         return self._replica.state.applied_index if found is None else found
 
     def _offset_from(self, index: Index) -> Offset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from log.disk.memory import MemoryDisk
-from log.group.range_hashes import RANGE_ENTRIES, RangeHashes, hash_range
+from log.partition.range_hashes import RANGE_ENTRIES, RangeHashes, hash_range
 from tests.unit.log.stores import append, entry, flush, group_of, open_store
 
 ENTRIES = [entry(index, size=10) for index in range(1, RANGE_ENTRIES + 100)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goqueue.wire.types import Term
 from log.disk.memory import MemoryDisk
-from log.group.journal import HardState
+from log.partition.journal import HardState
 from tests.unit.log.stores import GROUP, append, flush, group_of, open_store
 
 
@@ -18,9 +18,9 @@ def test_a_vote_outlives_every_new_file_of_the_log() -> None:
     for _ in range(2):  # each opening begins a file of its own
         disk = disk.clone()
         store = open_store(disk)
-        assert store.group(GROUP).hard_state == HardState(Term(7), "n2")
+        assert store.partition_log(GROUP).hard_state == HardState(Term(7), "n2")
     for _ in range(40):
-        append(store.group(GROUP), size=100)
+        append(store.partition_log(GROUP), size=100)
         flush(store)
 
-    assert open_store(disk.clone()).group(GROUP).hard_state == HardState(Term(7), "n2")
+    assert open_store(disk.clone()).partition_log(GROUP).hard_state == HardState(Term(7), "n2")

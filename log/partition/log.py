@@ -9,24 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from goqueue.wire.types import GroupId, Index, Lsn, Offset, Term
+from goqueue.wire.types import Index, Lsn, Offset, PartitionId, Term
 from log.copy.beyond import entries_beyond
 from log.copy.export import Export
 from log.disk.files import Disk
 from log.entry import Entry, EntryKind, frames_after
 from log.errors import Damaged, EntryDamaged, EntryMissing
-from log.group.journal import HardState, Journal, Reattach, SearchCall
-from log.group.tail import Runs, Tail
-from log.segments.chain import GroupSegments, SegmentInfo
+from log.partition.journal import HardState, Journal, Reattach, SearchCall
+from log.partition.tail import Runs, Tail
+from log.segments.chain import PartitionSegments, SegmentInfo
 from log.snapshots.file import SnapshotJob
 from log.snapshots.kept import Snapshots
-from log.wal.format import GroupMeta, RecordKind, durability_flags, hard_state_payload, pair_payload
+from log.wal.format import LogMeta, RecordKind, durability_flags, hard_state_payload, pair_payload
 from log.wal.install import UNKNOWN_END, Install
 
 _log = logging.getLogger(__name__)
 
 
-class GroupLog:
+class PartitionLog:
     """Entries `first_index` to `last_index`, term and vote of one group.
 
     `relaxed` groups count an entry durable once written, and sync it within `flush_interval_ms` (0:
@@ -38,14 +38,14 @@ class GroupLog:
 
     def __init__(
         self,
-        group: GroupId,
-        store: Journal[GroupLog],
-        segments: GroupSegments,
+        id: PartitionId,
+        store: Journal[PartitionLog],
+        segments: PartitionSegments,
         disk: Disk,
         snapshots_kept: int,
     ) -> None:
-        self.id = group
-        self.key = group.pack()
+        self.id = id
+        self.key = id.pack()
         self.suspect = False
         self.flush_interval_ms = 0
         self.first_index = Index(1)
@@ -55,7 +55,7 @@ class GroupLog:
         self.disk_segments = segments
         self._relaxed = self._cut_at_damage = False
         self._store, self._disk = store, disk
-        self.snapshots = Snapshots(disk, segments.directory, group, snapshots_kept)
+        self.snapshots = Snapshots(disk, segments.directory, id, snapshots_kept)
         self._hard_state = HardState(Term(0), None)
         self._hard_state_lsn = Lsn(0)
         self._base_term = 0
@@ -193,7 +193,7 @@ class GroupLog:
         """
         self.trim_index = Index(max(self.trim_index, min(index, self.last_index + 1)))
 
-    def trust(self) -> None:
+    def clear_suspect(self) -> None:
         """The log holds again whatever it may have lost: durable not before what it now holds."""
         if self.suspect:
             self.suspect = False
@@ -201,7 +201,7 @@ class GroupLog:
         if self._cut_at_damage and self.damaged is not None and self.damaged[1] != UNKNOWN_END:
             self.lift_quarantine()  # of what was cut off, the rest had never been committed
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """The log may lack what its group's replica here once acknowledged: it was begun anew."""
         if not self.suspect:
             self.suspect = True
@@ -385,7 +385,7 @@ class GroupLog:
         beyond = entries_beyond(self, install)
         self._store.disown_trimmed(self)
         if self.damaged is not None and self.damaged[1] == UNKNOWN_END:
-            self.doubt()
+            self.mark_suspect()
         payload = install.pack()
         lsn = self._store.record(RecordKind.INSTALL, self, (payload,), len(payload))
         self.first_index = self.trim_index = install.first_index
@@ -427,7 +427,7 @@ class GroupLog:
         self._undurable.done(self._store.durable_lsn)  # else it grows until somebody asks
         self._tail.evict(self.spilled_index, budget_bytes)
 
-    def restore(self, meta: GroupMeta, last: int, entries: Sequence[Entry]) -> None:
+    def restore(self, meta: LogMeta, last: int, entries: Sequence[Entry]) -> None:
         """Takes over what recovery found: `entries` in RAM, ending at `last`. All is durable."""
         self._hard_state = HardState(Term(meta.term), meta.vote)
         self.first_index = self.trim_index = Index(meta.first_index)

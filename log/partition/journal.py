@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from goqueue.wire.types import GroupId, Index, Lsn, Term
+from goqueue.wire.types import Index, Lsn, PartitionId, Term
 from log.entry import Entry
 from log.wal.install import Install
 
@@ -39,13 +39,13 @@ class Journal(Protocol[G_contra]):
     damaged_entries: int
     read_only: bool
     failed: Exception | None
-    on_damaged: Callable[[GroupId], None]
+    on_damaged: Callable[[PartitionId], None]
     """Called with a group whose log, or a snapshot of whose state, was found damaged."""
 
     def record(
         self,
         kind: int,
-        group: G_contra | None,
+        log: G_contra | None,
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
@@ -61,11 +61,11 @@ class Journal(Protocol[G_contra]):
         """Whether its group was not removed meanwhile, nor made anew."""
         ...
 
-    def disown_trimmed(self, group: G_contra) -> None:
+    def disown_trimmed(self, log: G_contra) -> None:
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...
 
-    def spill_later(self, group: G_contra, step: Step) -> None:
+    def spill_later(self, log: G_contra, step: Step) -> None:
         """Queues entries, a truncation, other segments, their names, or the end (None)."""
         ...
 

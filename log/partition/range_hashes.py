@@ -10,7 +10,7 @@ import hashlib
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged
-from log.group.log import GroupLog
+from log.partition.log import PartitionLog
 
 RANGE_ENTRIES = 4096
 DIGEST_BYTES = 16
@@ -54,7 +54,7 @@ class RangeHashes:
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 
-def hash_range(log: GroupLog, first: int, last: int) -> tuple[bytes, int]:
+def hash_range(log: PartitionLog, first: int, last: int) -> tuple[bytes, int]:
     """The hash of entries read from segments, empty where not all can be read, and the bytes read.
 
     On any thread.

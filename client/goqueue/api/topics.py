@@ -43,8 +43,10 @@ class Topics:
         goes before it is archived. `compression` (zstd, lz4, gzip): of what comes as JSON."""
         check_options("create_topic()", settings, TopicSettings)
         body = {"name": name, **_topic_settings(settings)}
-        self.known.forget(name)
-        return await self._calls.send("POST", join("topics"), body, Topic)
+        try:
+            return await self._calls.send("POST", join("topics"), body, Topic)
+        finally:
+            self.known.forget(name)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""

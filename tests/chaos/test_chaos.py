@@ -1,4 +1,4 @@
-"""The harness against fronts over a broker in memory: honest ones pass, lying ones are caught."""
+"""The harness against fronts over one node: honest ones pass, lying ones are caught."""
 
 from __future__ import annotations
 
@@ -19,44 +19,47 @@ import pytest
 from goqueue.wire.errors import OutcomeUnknown, Unavailable
 from goqueue.wire.types import Offset
 from node.api.records import AppendResult
-from node.http.fake.broker import FakeBroker
+from node.broker.node import NodeBroker
 from node.http.server.app import HttpFront
 from tests.chaos import report
-from tests.chaos.cluster import Cluster, Node, environment
+from tests.chaos.cluster import Cluster, environment
 from tests.chaos.http import Answer, Http
 from tests.chaos.publishers import KINDS, Publisher, Refused, offsets_of
 from tests.chaos.readers import Reader
+from tests.chaos.two_fronts import two_fronts
 from tests.check.history import Event, History
 from tests.check.logcheck import Verdict, check
+from tests.one_node import one_node
 
 PARTITIONS = 3
 ENOUGH_S = 30.0
+EVERY = 7
 APPENDS = 100
 """With several failures of each fault."""
 
 
-class Broker(FakeBroker):
-    """Fails, or lies, every `every`-th append."""
+class Liar:
+    """In the place of a broker's `append`: fails, or lies, every `EVERY`-th time."""
 
-    def __init__(self, fault: str = "", every: int = 7) -> None:
-        super().__init__()
-        self.fault = fault
-        self.every = every
+    def __init__(self, broker: NodeBroker) -> None:
+        self.fault = ""
         self.appends = 0
+        self._append = broker.records.append
+        broker.records.append = self.append  # type: ignore[method-assign]
 
     async def append(
         self, topic: str, partition: int, batch: bytes, **options: Any
     ) -> AppendResult:
         self.appends += 1
-        if not self.fault or self.appends % self.every:
-            return await super().append(topic, partition, batch, **options)
+        if not self.fault or self.appends % EVERY:
+            return await self._append(topic, partition, batch, **options)
         if self.fault == "refuse":
             raise Unavailable
         if self.fault == "doubt unstored":
             raise OutcomeUnknown
         if self.fault == "lose":
             return AppendResult(Offset(10**6 + self.appends), 1, False, 0, "majority")
-        found = await super().append(topic, partition, batch, **options)
+        found = await self._append(topic, partition, batch, **options)
         if self.fault == "doubt stored":
             raise OutcomeUnknown
         if self.fault == "store refused":
@@ -70,7 +73,7 @@ class Broker(FakeBroker):
 class Stage:
     """Fronts over one broker, playing a cluster."""
 
-    broker: Broker
+    liar: Liar
     fronts: list[HttpFront]
     cluster: Cluster
     http: Http
@@ -98,20 +101,12 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    broker = Broker()
-    await broker.create_topic("chaos", {"partitions": PARTITIONS})
-    fronts = [HttpFront(broker, port=0) for _ in range(2)]
-    cluster = Cluster(tmp_path)
-    for number, front in enumerate(fronts):
-        await front.start()
-        url = f"http://127.0.0.1:{front.port}"
-        cluster.nodes.append(Node(f"node-{number + 1}", url, [], 0))
-    http = Http()
-    with History() as history:
-        yield Stage(broker, fronts, cluster, http, history)
-    await http.close()
-    for front in fronts:
-        await front.stop()
+    async with one_node() as node, two_fronts(node.broker, tmp_path) as (fronts, cluster):
+        await node.broker.topics.create_topic("chaos", {"partitions": PARTITIONS})
+        http = Http()
+        with History() as history:
+            yield Stage(Liar(node.broker), fronts, cluster, http, history)
+        await http.close()
 
 
 async def test_every_kind_of_publisher_reaches_every_partition(stage: Stage) -> None:
@@ -154,8 +149,8 @@ async def test_publishers_go_on_through_another_node(stage: Stage) -> None:
 async def test_honest_failures_break_nothing_and_identity_survives_them(
     stage: Stage, fault: str
 ) -> None:
-    stage.broker.fault = fault
-    made = await stage.publish(lambda: stage.broker.appends >= APPENDS)
+    stage.liar.fault = fault
+    made = await stage.publish(lambda: stage.liar.appends >= APPENDS)
 
     verdict = check(stage.history)
 
@@ -168,8 +163,8 @@ async def test_honest_failures_break_nothing_and_identity_survives_them(
     ("fault", "rule"), [("lose", "L1"), ("store refused", "L6"), ("wrong offset", "L2")]
 )
 async def test_lying_broker_is_caught(stage: Stage, fault: str, rule: str) -> None:
-    stage.broker.fault = fault
-    await stage.publish(lambda: stage.broker.appends >= APPENDS)
+    stage.liar.fault = fault
+    await stage.publish(lambda: stage.liar.appends >= APPENDS)
 
     assert rule in check(stage.history).rules()
 

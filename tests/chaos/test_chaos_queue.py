@@ -1,4 +1,4 @@
-"""Queue chaos against fronts over a broker in memory: an honest one passes, liars are caught."""
+"""Queue chaos against fronts over one node: an honest one passes, liars are caught."""
 
 from __future__ import annotations
 
@@ -16,26 +16,34 @@ from goqueue.wire.errors import GoQueueError
 from node.api.claims import NOBODY, Claim
 from node.api.dead_letters import DeadPage
 from node.api.queue import Received, SettleRequest, SettleView
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.broker.node import NodeBroker
 from tests.chaos import queue_run
 from tests.chaos.cluster import Cluster, Node
 from tests.chaos.http import Http
 from tests.chaos.queue_clients import Consumer, Producer
+from tests.chaos.two_fronts import two_fronts
 from tests.check.queuecheck import Verdict, check
 from tests.check.queuehistory import QueueHistory
+from tests.one_node import one_node
 
 LIMITS = replace(queue_run.LIMITS, late_s=30.0)
-"""How soon a broker in memory answers is not what is tested."""
+"""How soon a node answers is not what is tested."""
 ENOUGH = {"published": 60, "acked": 120, "requeued": 4, "dead": 2}
 """What a history has at least, each group what concerns groups, before it is judged."""
 
 
-class Broker(FakeBroker):
-    """Lies, now and then, in the way that it is told to."""
+class Liar:
+    """In the place of some of a broker's methods: lies, now and then, as it is told to."""
 
-    fault = ""
-    _count = 0
+    def __init__(self, broker: NodeBroker) -> None:
+        self.fault = ""
+        self._count = 0
+        self._settle = broker.receipts.settle
+        self._receive = broker.queue.receive
+        self._dead_letters = broker.letters.dead_letters
+        broker.receipts.settle = self.settle  # type: ignore[method-assign]
+        broker.queue.receive = self.receive  # type: ignore[method-assign]
+        broker.letters.dead_letters = self.dead_letters  # type: ignore[method-assign]
 
     def _lies(self, fault: str) -> bool:
         self._count += 1
@@ -48,7 +56,7 @@ class Broker(FakeBroker):
         claim: Claim = NOBODY,
     ) -> list[SettleView | GoQueueError]:
         """`forget acks` answers an ack, and gives the message back."""
-        found = await super().settle(
+        found = await self._settle(
             [
                 replace(r, action="release")
                 if r.action == "ack" and self._lies("forget acks")
@@ -67,14 +75,14 @@ class Broker(FakeBroker):
 
     async def receive(self, *args: Any, **options: Any) -> Received:
         """`miscount` tells another attempt."""
-        found = await super().receive(*args, **options)
+        found = await self._receive(*args, **options)
         if found and self._lies("miscount"):
             return Received(replace(message, attempt=message.attempt + 1) for message in found)
         return found
 
     async def dead_letters(self, *args: Any, **options: Any) -> DeadPage:
         """`hide deaths` lists nothing."""
-        page = await super().dead_letters(*args, **options)
+        page = await self._dead_letters(*args, **options)
         return DeadPage([], None, 0, {}) if self.fault == "hide deaths" else page
 
 
@@ -82,7 +90,7 @@ class Broker(FakeBroker):
 class Stage:
     """Fronts over one broker, playing a cluster."""
 
-    broker: Broker
+    liar: Liar
     cluster: Cluster
     http: Http
 
@@ -125,18 +133,13 @@ def has_enough(history: QueueHistory) -> bool:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    broker = Broker()
-    fronts = [HttpFront(broker, port=0) for _ in range(2)]
-    cluster = Cluster(tmp_path)
-    for number, front in enumerate(fronts):
-        await front.start()
-        url = f"http://127.0.0.1:{front.port}"
-        cluster.nodes.append(Node(f"node-{number + 1}", url, [], 0))
-    http = Http()
-    yield Stage(broker, cluster, http)
-    await http.close()
-    for front in fronts:
-        await front.stop()
+    async with one_node() as node, two_fronts(node.broker, tmp_path) as (_, cluster):
+        await node.broker.topics.create_topic(
+            queue_run.TOPIC, {"partitions": queue_run.PARTITIONS, "replication_factor": 1}
+        )  # as its nodes are one
+        http = Http()
+        yield Stage(Liar(node.broker), cluster, http)
+        await http.close()
 
 
 async def test_an_honest_queue_keeps_every_promise(stage: Stage) -> None:
@@ -151,7 +154,7 @@ async def test_an_honest_queue_keeps_every_promise(stage: Stage) -> None:
     ("fault", "rule"), [("forget acks", "G3"), ("miscount", "Q1"), ("hide deaths", "Q2")]
 )
 async def test_a_lying_queue_is_caught(stage: Stage, fault: str, rule: str) -> None:
-    stage.broker.fault = fault
+    stage.liar.fault = fault
 
     assert rule in (await stage.work()).rules()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -26,23 +26,34 @@ from goqueue.errors import (
 )
 from goqueue.models.groups import TopicPartition
 from node.api.members import Assignment
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.api.queue import SettleView
+from node.assembly import NodeAssembly
+from node.broker.node import NodeBroker
+from tests.one_node import eventually, one_node, until
 
 QUICK = RetryPolicy(attempts_max=2, backoff_s=0.001, backoff_max_s=0.005)
 PLACES = [TopicPartition("orders", number) for number in range(4)]
 
 
-class Faulty(FakeBroker):
-    """Fails and hangs as it is told, call by call."""
+class Faulty:
+    """In the place of a broker's methods: fails and hangs as it is told, call by call."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, broker: NodeBroker) -> None:
         self.faults: dict[str, deque[GoQueueError]] = {}
         self._going: dict[str, asyncio.Event] = {}
         self.asked: Counter[str] = Counter()
         self.answers: deque[Assignment] = deque()
         """What heartbeats are answered, in place of what is so."""
+        self.stuck: int | None = None
+        """A partition whose messages cannot be settled."""
+        self._join = broker.members.join
+        self.heartbeat = broker.members.heartbeat
+        self._receive = broker.queue.receive
+        self._settle = broker.receipts.settle
+        broker.members.join = self._joins  # type: ignore[method-assign]
+        broker.members.heartbeat = self._beats  # type: ignore[method-assign]
+        broker.queue.receive = self._receives  # type: ignore[method-assign]
+        broker.receipts.settle = self._settles  # type: ignore[method-assign]
 
     def fail(self, call: str, *errors: GoQueueError) -> None:
         self.faults[call] = deque(errors)
@@ -60,40 +71,46 @@ class Faulty(FakeBroker):
         if self.faults.get(call):
             raise self.faults[call].popleft()
 
-    async def join(self, *args: Any, **options: Any) -> Assignment:
+    async def _joins(self, *args: Any, **options: Any) -> Assignment:
         await self._go("join")
-        return await super().join(*args, **options)
+        return await self._join(*args, **options)
 
-    async def heartbeat(self, *args: Any, **options: Any) -> Assignment:
+    async def _beats(self, *args: Any, **options: Any) -> Assignment:
         await self._go("heartbeat")
         if self.answers:
             return self.answers.popleft()
-        return await super().heartbeat(*args, **options)
+        return await self.heartbeat(*args, **options)
 
-    async def receive(self, *args: Any, **options: Any) -> Any:
+    async def _receives(self, *args: Any, **options: Any) -> Any:
         await self._go("receive")
-        return await super().receive(*args, **options)
+        return await self._receive(*args, **options)
 
-    async def settle(self, *args: Any, **options: Any) -> Any:
+    async def _settles(self, *args: Any, **options: Any) -> list[SettleView | GoQueueError]:
         await self._go("settle")
-        return await super().settle(*args, **options)
+        return [
+            NoQuorum() if isinstance(one, SettleView) and one.partition == self.stuck else one
+            for one in await self._settle(*args, **options)
+        ]
 
 
 @pytest.fixture
-async def broker() -> Faulty:
-    return Faulty()
+async def node() -> AsyncIterator[NodeAssembly]:
+    async with one_node() as node:
+        yield node
 
 
 @pytest.fixture
-async def client(broker: Faulty) -> AsyncIterator[AsyncClient]:
-    front = HttpFront(broker, port=0)
-    await front.start()
+async def broker(node: NodeAssembly) -> Faulty:
+    return Faulty(node.broker)
+
+
+@pytest.fixture
+async def client(node: NodeAssembly) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(
-        f"http://127.0.0.1:{front.port}", retry=QUICK, timeout_s=20.0, attempt_timeout_s=5.0
+        f"http://127.0.0.1:{node.front.port}", retry=QUICK, timeout_s=20.0, attempt_timeout_s=5.0
     ) as client:
         await client.create_topic("orders", partitions=4)
         yield client
-    await front.stop()
 
 
 @pytest.fixture
@@ -101,13 +118,6 @@ async def consumer(client: AsyncClient) -> AsyncIterator[AsyncConsumer]:
     async with AsyncConsumer(client, "billing", "orders", session_timeout="3s") as consumer:
         await eventually(lambda: consumer.assignment == PLACES)
         yield consumer
-
-
-async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
-    ends_s = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < ends_s, "it never came to hold"
-        await asyncio.sleep(0.002)
 
 
 async def publish(client: AsyncClient, count: int) -> None:
@@ -217,7 +227,7 @@ async def test_a_handler_may_take_longer_than_the_session(
 
     assert consumer.member_id == member
     assert broker.asked["heartbeat"] >= 2
-    assert (await client.lag("billing")).total_lag == 0
+    await until(lambda: client.lag("billing"), lambda lag: lag.total_lag == 0)
 
 
 async def test_receives_that_hang_do_not_hold_up_heartbeats(
@@ -252,7 +262,7 @@ async def test_an_answer_of_a_node_that_is_behind_takes_nothing_away(
     client: AsyncClient, broker: Faulty, consumer: AsyncConsumer
 ) -> None:
     lost: list[TopicPartition] = []
-    told = await FakeBroker.heartbeat(broker, "billing", consumer.member_id)
+    told = await broker.heartbeat("billing", consumer.member_id)
     old = Assignment(
         "billing", told.member, told.generation - 1, [], [], 0, "older", "", [], "exclusive",
         "stable", told.session_timeout_ms, told.heartbeat_ms,
@@ -271,16 +281,7 @@ async def test_a_partition_that_cannot_settle_does_not_hold_up_the_others(
 ) -> None:
     await publish(client, 4)
     acked: list[int] = []
-    settle = FakeBroker.settle
-
-    async def stuck(requests: Any, group: Any = None, *claim: Any) -> Any:
-        found = await settle(broker, requests, group, *claim)
-        return [
-            NoQuorum() if isinstance(one, GoQueueError) or one.partition == 2 else one
-            for one in found
-        ]
-
-    broker.settle = stuck  # type: ignore[method-assign, assignment]
+    broker.stuck = 2
 
     async def handle(message: Received) -> None:
         await message.ack()
@@ -288,7 +289,7 @@ async def test_a_partition_that_cannot_settle_does_not_hold_up_the_others(
 
     consumer = AsyncConsumer(client, "billing", "orders")
     running = asyncio.create_task(consumer.run(handle, concurrency=4))
-    await eventually(lambda: sorted(acked) == [0, 1, 3], 30.0)
+    await eventually(lambda: sorted(acked) == [0, 1, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await consumer.close()
@@ -375,7 +376,7 @@ async def test_a_heartbeat_that_hangs_is_given_up_in_time(
     member = consumer.member_id
     broker.hang("heartbeat")
     before = broker.asked["heartbeat"]
-    await eventually(lambda: broker.asked["heartbeat"] > before + 1, 30.0)
+    await eventually(lambda: broker.asked["heartbeat"] > before + 1)
     broker.go_on("heartbeat")
     await publish(client, 4)
 

@@ -1,4 +1,4 @@
-"""Brokers and moves through the client, against the real front over a broker in memory."""
+"""Brokers and moves through the client, against a node that was told of two more."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coordinator.commands.codec import RegisterBroker
 from goqueue import AsyncClient, Client, PartitionMove
 from goqueue.errors import BadRequest, Conflict, NotFound
-from node.http.fake.broker import FakeBroker
-from node.http.server.app import HttpFront
+from node.assembly import NodeAssembly
+from tests.one_node import one_node
+from tests.three_brokers import ThreeBrokers, three_brokers
 
 
 @pytest.fixture
-async def broker() -> FakeBroker:
+async def node() -> AsyncIterator[NodeAssembly]:
+    async with one_node() as node:
+        yield node
+
+
+@pytest.fixture
+async def brokers(node: NodeAssembly) -> ThreeBrokers:
     """Three brokers, of which the first has the three partitions of `orders`."""
-    broker = FakeBroker()
-    await broker.create_topic("orders", {"partitions": 3})
-    for name in ("node-2", "node-3"):
-        broker.cluster.add_broker(name)
-    return broker
+    await node.broker.topics.create_topic("orders", {"partitions": 3})
+    return await three_brokers(node)
 
 
 @pytest.fixture
-async def url(broker: FakeBroker) -> AsyncIterator[str]:
-    front = HttpFront(broker, port=0)
-    await front.start()
-    yield f"http://127.0.0.1:{front.port}"
-    await front.stop()
+async def url(node: NodeAssembly, brokers: ThreeBrokers) -> str:
+    return f"http://127.0.0.1:{node.front.port}"
 
 
 @pytest.fixture
@@ -41,17 +41,18 @@ async def client(url: str) -> AsyncIterator[AsyncClient]:
 async def test_partitions_are_added_and_published_to_at_once(client: AsyncClient) -> None:
     await client.publish("orders", "first")
 
-    added = await client.admin.add_partitions("orders", 5, [["node-2"], ["node-3"]])
+    added = await client.admin.add_partitions("orders", 5, [["node-1"], ["node-1"]])
 
     assert (added.old_partition_count, added.partitions_added) == (3, [3, 4])
     assert {(await client.publish("orders", "v")).partition for _ in range(5)} == set(range(5))
-    assert [one.voters for one in await client.partitions("orders")][3:] == [["node-2"], ["node-3"]]
+    await client.admin.add_partitions("orders", 7, [["node-2"], ["node-3"]])
+    assert [one.voters for one in await client.partitions("orders")][5:] == [["node-2"], ["node-3"]]
     with pytest.raises(BadRequest) as refused:
         await client.admin.add_partitions("orders", 2)
     assert refused.value.code == "invalid_config"
 
 
-async def test_a_broker_is_drained_and_removed(client: AsyncClient, broker: FakeBroker) -> None:
+async def test_a_broker_is_drained_and_removed(client: AsyncClient, brokers: ThreeBrokers) -> None:
     plan = await client.admin.plan_drain("node-1")
     assert [move.before for move in plan.moves] == [["node-1"]] * 3
 
@@ -63,7 +64,7 @@ async def test_a_broker_is_drained_and_removed(client: AsyncClient, broker: Fake
     with pytest.raises(Conflict) as refused:
         await client.admin.remove_broker("node-1")
     assert refused.value.code == "broker_not_empty"
-    broker.cluster.move(3)
+    await brokers.move(3)
     assert (await client.admin.broker("node-1")).state == "drained"
     await client.admin.remove_broker("node-1")
     assert [one.id for one in await client.admin.brokers()] == ["node-2", "node-3"]
@@ -72,7 +73,7 @@ async def test_a_broker_is_drained_and_removed(client: AsyncClient, broker: Fake
 
 
 async def test_a_rebalance_is_planned_begun_and_cancelled(
-    client: AsyncClient, broker: FakeBroker
+    client: AsyncClient, brokers: ThreeBrokers
 ) -> None:
     plan = await client.admin.plan_rebalance()
     assert (len(plan.moves), plan.replicas_moved, plan.complete) == (2, 2, True)
@@ -81,7 +82,7 @@ async def test_a_rebalance_is_planned_begun_and_cancelled(
 
     assert begun is not None
     assert (begun.cause, begun.throttle_bytes_per_sec, begun.is_over) == ("rebalance", 7, False)
-    broker.cluster.move(1)
+    await brokers.move(1)
     assert (await client.admin.reassignment(begun.id)).progress == 0.5
     cancelled = await client.admin.cancel_reassignment(begun.id)
     assert [one.state for one in cancelled.partitions] == ["arrived", "returned"]
@@ -96,13 +97,13 @@ async def test_where_shares_are_equal_nothing_is_begun(client: AsyncClient) -> N
 
 
 async def test_a_plan_of_ones_own_is_carried_out_as_it_was_seen(
-    client: AsyncClient, broker: FakeBroker
+    client: AsyncClient, brokers: ThreeBrokers
 ) -> None:
     move = PartitionMove("orders", 0, ["node-1"], ["node-2"])
     assert (await client.admin.plan_moves([move])).moves[0].after == ["node-2"]
 
     begun = await client.admin.reassign([move])
-    broker.cluster.move(1)
+    await brokers.move(1)
 
     assert (await client.admin.reassignment(begun.id)).is_over
     with pytest.raises(Conflict) as refused:
@@ -119,17 +120,16 @@ async def test_the_blocking_client_has_the_same(url: str) -> None:
     assert await asyncio.to_thread(work) == ["node-1", "node-2", "node-3"]
 
 
-async def test_level_is_asked_for_and_finished(client: AsyncClient, broker: FakeBroker) -> None:
+async def test_level_is_asked_for_and_finished(client: AsyncClient, brokers: ThreeBrokers) -> None:
     assert await client.admin.level() == 1
-    for name in ("node-1", "node-2"):
-        broker.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+    await brokers.add("node-2", level=2)
 
     ahead = await client.admin.plan_upgrade()
     assert (ahead.finished_level, ahead.next_level, len(ahead.waiting)) == (1, 2, 1)
     with pytest.raises(Conflict) as refused:
         await client.admin.finish_upgrade()
     assert refused.value.code == "upgrade_waits"
-    broker.cluster.apply(RegisterBroker("node-3", 9, highest_level=2, replaces=True))
+    await brokers.add("node-3", level=2)
     finished = await client.admin.finish_upgrade()
 
     assert (finished.finished_level, finished.waiting) == (2, [])

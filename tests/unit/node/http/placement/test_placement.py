@@ -7,28 +7,18 @@ from typing import Any
 
 import pytest
 
-from coordinator.commands.codec import RegisterBroker
 from coordinator.errors import Overtaken
-from node.http.fake.broker import FakeBroker
+from node.placement.moves import MoveProgress
+from tests.three_brokers import ThreeBrokers
 from tests.unit.node.http.conftest import Client
 
 ADMIN = "/admin/topics/orders"
 SHAPES = [None, True, 5, -1, 1.5, "x", "", [], [1], [[]], {}, {"a": 1}, "9" * 400, 10**30]
 
 
-@pytest.fixture
-async def cluster(broker: FakeBroker, orders: str) -> FakeBroker:
-    """Three brokers, of which node-1 has all three partitions of `orders`."""
-    for number in (2, 3):
-        broker.cluster.add_broker(
-            f"node-{number}", f"zone-{number}", f"http://n{number}:8080", f"n{number}:7000"
-        )
-    return broker
-
-
-def content(broker: FakeBroker) -> bytes:
+def content(cluster: ThreeBrokers) -> bytes:
     """The cluster's whole state but for the number of commands that it has seen."""
-    state = broker.cluster.state
+    state = cluster.state
     applied, state.applied_index = state.applied_index, type(state.applied_index)(0)
     found = state.snapshot()
     state.applied_index = applied
@@ -43,6 +33,8 @@ def holders(answer: Any) -> list[list[str]]:
 
 
 async def test_added_partitions_are_answered_as_goqueue_answers_them(client: Client, cluster):
+    cluster.down = {"node-2", "node-3"}  # it is node-1 that gets them
+
     answer = await client.post(ADMIN + "/partitions", {"count": 5})
 
     assert answer.status == 200
@@ -126,13 +118,13 @@ async def test_a_new_replication_factor_is_planned_and_reached(client: Client, c
     (plan,) = (await client.get("/admin/reassignment?running=true")).json["reassignments"]
     assert (plan["cause"], plan["partitions_left"]) == ("replication_factor", 3)
 
-    cluster.cluster.move(3)
+    await cluster.move(3)
 
     status = (await client.get(ADMIN + "/scaling-status")).json
     assert (status["scaling_in_progress"], status["moving"]) == (False, [])
     details = (await client.get("/topics/orders")).json["partition_details"]
     assert all(set(one["voters"]) == {"node-1", "node-2", "node-3"} for one in details)
-    assert all(set(one["isr"]) == set(one["voters"]) for one in details)
+    assert [one["isr"] for one in details] == [["node-1"]] * 3  # the others are not there
 
 
 @pytest.mark.parametrize(("factor", "code"), [(4, "too_few_brokers"), (8, "invalid_config")])
@@ -181,10 +173,12 @@ async def test_a_dry_run_tells_what_would_move_with_its_bytes_and_moves_nothing(
 
 
 async def test_bytes_that_nobody_tells_are_unknown(client: Client, cluster):
-    cluster.cluster.down = {"node-1"}
-    wanted = [{"topic": "orders", "partition": 0, "new_replicas": ["node-2"]}]
+    wanted = one_move(new_replicas=["node-2"])
+    await client.post("/admin/reassignment", wanted)
+    await cluster.move(1)
+    wanted = one_move(new_replicas=["node-3"])
 
-    plan = await client.post("/admin/reassignment", {"partitions": wanted, "dry_run": True})
+    plan = await client.post("/admin/reassignment", {**wanted, "dry_run": True})
 
     assert (plan.json["moves"][0]["bytes"], plan.json["bytes_unknown"]) == (None, 1)
 
@@ -194,8 +188,7 @@ async def test_a_reassignment_is_followed_to_its_end(client: Client, cluster):
         {"topic": "orders", "partition": number, "new_replicas": ["node-2"]} for number in (0, 1)
     ]
     body = {"partitions": wanted, "throttle_bytes_per_sec": 1000, "timeout_per_partition_sec": 9}
-    cluster.cluster.told.waiting = "node-2 is catching up"
-    cluster.cluster.told.bytes_left = 70
+    cluster.told = MoveProgress("node-2 is catching up", bytes_left=70, rate_bytes_s=0)
 
     begun = await client.post("/admin/reassignment", body)
 
@@ -204,7 +197,7 @@ async def test_a_reassignment_is_followed_to_its_end(client: Client, cluster):
     id = begun.json["reassignment_id"]
     assert begun.json["message"] == f"reassignment {id}: 2 partitions to move"
 
-    cluster.cluster.move(1)
+    await cluster.move(1)
     found = (await client.get(f"/admin/reassignment/{id}")).json
     assert (found["id"], found["state"], found["cause"]) == (id, "running", "reassign")
     assert (found["partitions_total"], found["partitions_left"], found["progress"]) == (2, 1, 0.5)
@@ -214,7 +207,7 @@ async def test_a_reassignment_is_followed_to_its_end(client: Client, cluster):
     assert found["partitions"][1]["waiting"] == "node-2 is catching up"
     assert found["ended_at"] is None
 
-    cluster.cluster.move(1)
+    await cluster.move(1)
     found = (await client.get(f"/admin/reassignment/{id}")).json
     assert (found["state"], found["progress"], found["bytes_left"]) == ("done", 1.0, 0)
     assert found["ended_at"] is not None
@@ -225,7 +218,7 @@ async def test_reassignments_are_listed_newest_first_and_running_ones_alone(clie
     for number in (0, 1):
         wanted = [{"topic": "orders", "partition": number, "new_replicas": ["node-2"]}]
         await client.post("/admin/reassignment", {"partitions": wanted})
-    cluster.cluster.move(1)
+    await cluster.move(1)
 
     every = (await client.get("/admin/reassignment")).json
     running = (await client.get("/admin/reassignment?running=true")).json
@@ -240,7 +233,7 @@ async def test_a_cancelled_reassignment_goes_back_and_what_arrived_stays(client,
         {"topic": "orders", "partition": number, "new_replicas": ["node-2"]} for number in (0, 1)
     ]
     id = (await client.post("/admin/reassignment", {"partitions": wanted})).json["id"]
-    cluster.cluster.move(1)
+    await cluster.move(1)
 
     cancelled = await client("DELETE", f"/admin/reassignment/{id}")
 
@@ -305,7 +298,7 @@ async def test_a_rebalance_does_what_its_dry_run_told(client: Client, cluster):
     assert (begun.json["cause"], begun.json["throttle_bytes_per_sec"]) == ("rebalance", 5)
     moves = [(one["partition"], one["new_replicas"]) for one in begun.json["partitions"]]
     assert moves == [(one["partition"], one["to"]) for one in plan["moves"]]
-    cluster.cluster.move(9)
+    await cluster.move(9)
     even = await client.post("/admin/cluster/rebalance", {})
     assert (even.status, even.json["moves"]) == (200, [])
     assert even.json["dry_run"] is False
@@ -323,7 +316,7 @@ async def test_a_limit_leaves_the_rest_for_later(client: Client, cluster):
 
 async def test_leaders_alone_move_no_replica(client: Client, cluster):
     await client("PATCH", "/topics/orders", {"replication_factor": 3})
-    cluster.cluster.move(3)
+    await cluster.move(3)
 
     plan = (
         await client.post("/admin/cluster/rebalance", {"dry_run": True, "leaders_only": True})
@@ -336,7 +329,7 @@ async def test_leaders_alone_move_no_replica(client: Client, cluster):
 
 
 async def test_brokers_are_listed_with_what_they_hold(client: Client, cluster):
-    cluster.cluster.down = {"node-3"}
+    cluster.down = {"node-3"}
 
     first, second, third = (await client.get("/admin/brokers")).json["brokers"]
 
@@ -364,12 +357,12 @@ async def test_a_drain_is_followed_to_its_end_and_the_broker_removed(client: Cli
     assert (refused.status, refused.json["code"]) == (409, "broker_not_empty")
     assert refused.json["error"] == "node-1 is being drained (replicas left: 3)"
 
-    cluster.cluster.move(2)
+    await cluster.move(2)
     drain = (await client.get("/admin/brokers/node-1")).json["drain"]
     assert (drain["replicas_at_start"], drain["replicas_left"]) == (3, 1)
     assert (drain["throttle_bytes_per_sec"], drain["problem"]) == (99, None)
 
-    cluster.cluster.move(1)
+    await cluster.move(1)
     drained = (await client.get("/admin/brokers/node-1")).json
     assert (drained["state"], drained["held"]) == ("drained", 0)
     removed = await client("DELETE", "/admin/brokers/node-1")
@@ -380,7 +373,7 @@ async def test_a_drain_is_followed_to_its_end_and_the_broker_removed(client: Cli
 
 async def test_a_drain_is_called_off(client: Client, cluster):
     await client.post("/admin/brokers/node-1/drain")
-    cluster.cluster.move(1)
+    await cluster.move(1)
 
     answer = await client("DELETE", "/admin/brokers/node-1/drain")
 
@@ -403,7 +396,7 @@ async def test_a_drains_reassignment_is_not_cancelled_by_itself(client: Client, 
 
 async def test_a_drain_that_leaves_too_few_brokers_is_refused_dry_or_not(client, cluster):
     await client("PATCH", "/topics/orders", {"replication_factor": 3})
-    cluster.cluster.move(3)
+    await cluster.move(3)
     before = content(cluster)
 
     for dry_run in (True, False):
@@ -415,7 +408,7 @@ async def test_a_drain_that_leaves_too_few_brokers_is_refused_dry_or_not(client,
 
 
 async def test_a_drain_that_cannot_go_on_says_why(client: Client, cluster):
-    brokers = cluster.cluster.state.layout.brokers
+    brokers = cluster.state.layout.brokers
     for name in ("node-1", "node-2", "node-3"):  # as when others are drained before it is planned
         brokers.put(brokers.named(name), state="draining")
 
@@ -457,7 +450,7 @@ async def test_without_a_leader_what_is_known_is_shown_and_nothing_is_called_unk
     client: Client, cluster
 ):
     await client.post("/admin/brokers/node-1/drain")
-    cluster.cluster.led = False
+    cluster.led = False
 
     known = await client.get("/admin/brokers/node-1")
     assert (known.status, known.json["drain"]["replicas_left"]) == (200, 3)
@@ -486,9 +479,9 @@ async def test_a_rebalance_that_was_overtaken_is_planned_again(client, cluster, 
     monkeypatch.setattr(cluster.cluster, "command", late)
 
     assert (await client.post("/admin/cluster/rebalance", {})).status == 202
-    cluster.cluster.move(9)
+    await cluster.move(9)
     await client("PATCH", "/topics/orders", {"replication_factor": 2})
-    cluster.cluster.add_broker("node-4")
+    await cluster.add("node-4")
     refused += [Overtaken() for _ in range(9)]
     answer = await client.post("/admin/cluster/rebalance", {})
     assert (answer.status, answer.json["code"]) == (409, "overtaken")
@@ -516,8 +509,8 @@ async def test_no_shape_of_any_field_breaks_the_front(client: Client, cluster, s
 
 async def test_upgrade_with_a_field_that_is_not_known_finishes_nothing(client: Client, cluster):
     """A level can't be taken back: a misspelt `dry_run` must not finish it."""
-    for name in ("node-1", "node-2", "node-3"):
-        cluster.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+    for name in ("node-2", "node-3"):
+        await cluster.add(name, level=2)
 
     refused = await client.post("/admin/cluster/upgrade", {"dryRun": True})
 

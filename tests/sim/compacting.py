@@ -36,7 +36,7 @@ class Compacting:
             "log": replica.log,
             "state": replica.state,
             "reader": reader,
-            "group": lambda: replica.raft,
+            "raft_group": lambda: replica.raft,
             "config": lambda: config,
         }
         nothing: Any = _Nothing()

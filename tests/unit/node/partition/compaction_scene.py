@@ -144,7 +144,7 @@ class Scene:
             "log": self.log,
             "state": self.state,
             "reader": self.reader,
-            "group": lambda: self.group,
+            "raft_group": lambda: self.group,
             "config": lambda: self.config,
         }
         self.retention = Retention(**parts)

@@ -106,8 +106,8 @@ def test_no_identity_is_given_twice() -> None:
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"every_ms": 0}, "cron, every"),
-        ({"cron": "* * * * *"}, "cron, every"),
+        ({"every_ms": 0}, "give cron or every, not both"),
+        ({"cron": "* * * * *"}, "give cron or every, not both"),
         ({"every_ms": 999}, "every"),
         ({"every_ms": -1}, "every"),
         ({"every_ms": 367 * DAY_MS}, "every"),

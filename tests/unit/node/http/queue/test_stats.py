@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.one_node import until
+
 
 @pytest.fixture
 async def worked(client, clock, put, take):
@@ -21,6 +23,10 @@ async def worked(client, clock, put, take):
         "/messages/visibility", {"receipt_handle": extended["receipt"], "timeout": "1h"}
     )
     clock.now_ms += 30_000
+    await until(
+        lambda: client.get("/reliability/stats"),
+        lambda answer: answer.json["ack_manager"]["total_expired"] == 1,
+    )
     return expired
 
 

@@ -1,45 +1,56 @@
-"""A broker in memory behind the real HTTP front, and a way to run commands against it."""
+"""A real node in a thread, and a way to run commands against it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 import msgspec
 import pytest
+import structlog
 import typer.testing
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from node.http.fake.broker import FakeBroker
-from node.http.fake.keys import FakeKeys
-from node.http.server.app import Entrance, HttpFront
+from node.assembly import NodeAssembly
+from tests.one_node import DEADLINE_S, Clock, TimedLoop, one_node
 
 T0_MS = 1_736_937_000_000  # 2025-01-15T10:30:00Z
 
-
-class Clock:
-    """Wall time that moves when told to."""
-
-    def __init__(self) -> None:
-        self.ms = T0_MS
-
-    def __call__(self) -> int:
-        return self.ms
+Found = TypeVar("Found")
 
 
 class Shell:
     """Runs `goqueue-cli` in this process, in a pipe, or as on a terminal (`-o table`)."""
 
-    def __init__(self, url: str, broker: FakeBroker, clock: Clock) -> None:
-        self.url = url
-        self.broker = broker
+    def __init__(self, node: NodeAssembly, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self.url = f"http://127.0.0.1:{node.front.port}"
+        self.node = node
+        self.broker = node.broker
         self.clock = clock
+        self.loop = loop
+
+    def wait(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """What comes of it, in the node's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)
+
+    def passes(self, passed_ms: int) -> None:
+        """Time goes by for the node, and for members that are silent meanwhile."""
+        self.wait(self.clock.pass_ms(passed_ms))
+
+    def until(self, ask: Callable[[], Found], holds: Callable[[Found], object]) -> Found:
+        """Asks again and again; the first answer for which it holds. Fails after the deadline."""
+        ends_s = time.monotonic() + DEADLINE_S
+        while not holds(found := ask()):
+            assert time.monotonic() < ends_s, found
+            time.sleep(0.005)
+        return found
 
     def run(self, *words: str, stdin: bytes = b"", server: str | None = None) -> Result:
         arguments = ["--server", server or self.url, *words]
@@ -79,6 +90,7 @@ class Shell:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
+    logging = structlog.get_config()["logger_factory"]
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "100")
@@ -86,22 +98,26 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shell]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("GOQUEUE_SERVER", "GOQUEUE_CONTEXT", "GOQUEUE_TIMEOUT", "GOQUEUE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    clock = Clock()
-    broker = FakeBroker(clock_ms=clock)
-    loop = asyncio.new_event_loop()
-    workers = ThreadPoolExecutor(1)
-    front = HttpFront(broker, port=0, entrance=Entrance(keys=FakeKeys(clock, workers)))
-    loop.run_until_complete(front.start())
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # not to commands' output
+    loop = TimedLoop()
+    clock = Clock(T0_MS, loop)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+
+    def wait(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=30)
+
+    stack = AsyncExitStack()
     try:
-        yield Shell(f"http://127.0.0.1:{front.port}", broker, clock)
+        started = one_node(clock, None, **{"broker.autoCreateTopics": True})
+        node = wait(stack.enter_async_context(started))
+        yield Shell(node, clock, loop)
     finally:
-        asyncio.run_coroutine_threadsafe(front.stop(), loop).result(timeout=30)
+        wait(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-        workers.shutdown()
+        structlog.configure(logger_factory=logging)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ def examples() -> list[list[str]]:
 
 
 def test_the_examples_work_in_their_order(shell: Shell) -> None:
+    shell.ok("cluster", "upgrade", "--finish")
     held = ""
     for words in examples():
         if "RECEIPT" in words:

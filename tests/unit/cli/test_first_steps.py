@@ -136,13 +136,13 @@ def test_a_topic_that_a_publish_creates_is_named(shell: Shell, words: tuple[str,
 
 def test_a_message_goes_behind_its_lane(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    settle = shell.broker.settle
+    settle = shell.broker.receipts.settle
 
     async def spied(requests: Any, *others: Any, **more: Any) -> Any:
         asked.extend(request.to_back for request in requests)
         return await settle(requests, *others, **more)
 
-    monkeypatch.setattr(shell.broker, "settle", spied)
+    monkeypatch.setattr(shell.broker.receipts, "settle", spied)
     shell.ok("topic", "create", "t", "--partitions", "1")
     shell.ok("produce", "t", "-m", "x")
     for words in ((), ("--position", "front"), ("--position", "back")):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import msgspec
 
+from coordinator.commands.codec import CreateTopic
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.ids import AUDIT_TOPIC
 from node.api.auth.audit import AuditRecord
+from tests.one_node import DEADLINE_S, cluster_of
 from tests.unit.cli.conftest import Shell
 
 TIME = "2025-01-15T10:30:00.000Z"
@@ -17,12 +18,13 @@ TIME = "2025-01-15T10:30:00.000Z"
 
 def record(shell: Shell, *records: AuditRecord) -> None:
     async def store() -> None:
-        if AUDIT_TOPIC not in shell.broker.list_topics():
-            await shell.broker.create_topic(AUDIT_TOPIC, {"partitions": 1})
+        cluster = cluster_of(shell.broker)
+        if AUDIT_TOPIC not in cluster.state.topics:
+            await cluster.command(CreateTopic(AUDIT_TOPIC, {"partitions": 1}), DEADLINE_S)
         batch = encode_columns([msgspec.json.encode(one) for one in records])
-        await shell.broker.append(AUDIT_TOPIC, 0, batch, deadline_s=1)
+        await shell.broker.records.append(AUDIT_TOPIC, 0, batch, deadline_s=DEADLINE_S)
 
-    asyncio.run(store())
+    shell.wait(store())
 
 
 def made(number: int, **more: object) -> AuditRecord:

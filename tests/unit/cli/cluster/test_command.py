@@ -13,9 +13,9 @@ import pytest
 from cli.cluster import brokers
 from cli.run import progress as following
 from cli.run.options import byte_rate
-from coordinator.commands.codec import RegisterBroker
 from coordinator.errors import TooFewBrokers
-from node.http.fake.broker import FakeBroker
+from node.placement.moves import MoveProgress
+from tests.three_brokers import three_brokers
 from tests.unit.cli.conftest import Shell
 
 TABLE = ("-o", "table")
@@ -27,15 +27,27 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "LOOK_S", 0.001)
 
 
+class Operator(Shell):
+    """Its node was told of two more brokers."""
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(shell.node, shell.clock, shell.loop)
+        self.brokers = self.wait(three_brokers(self.node))
+
+    def move(self, partitions: int) -> None:
+        """So many of the partitions that are on their way arrive."""
+        self.wait(self.brokers.move(partitions))
+
+    def speaks(self, node: str, level: int) -> None:
+        """The broker runs a version that speaks this level, too."""
+        self.wait(self.brokers.add(node, level=level))
+
+
 @pytest.fixture
-def three(shell: Shell) -> Shell:
+def three(shell: Shell) -> Operator:
     """Three brokers, of which the first has the four partitions of `orders`."""
     shell.ok("topic", "create", "orders", "-p", "4")
-    for number in (2, 3):
-        shell.broker.cluster.add_broker(
-            f"node-{number}", "b", f"http://n{number}:8080", f"n{number}:7000"
-        )
-    return shell
+    return Operator(shell)
 
 
 def plan(topic: str, *rows: tuple[int, str, str]) -> str:
@@ -47,28 +59,28 @@ def plan(topic: str, *rows: tuple[int, str, str]) -> str:
 # what is there
 
 
-def test_status_shows_brokers_and_that_nothing_moves(three: Shell) -> None:
-    three.broker.cluster.down = {"node-3"}
+def test_status_shows_brokers_and_that_nothing_moves(three: Operator) -> None:
+    three.brokers.down = {"node-3"}
 
     assert three.ok("cluster", "status", *TABLE).splitlines() == [
-        "BROKER  STATE   ZONE  UP    REPLICAS  LEADERS  LEFT",
-        "node-1  active  -     yes   4         4        -",
-        "node-2  active  b     yes   0         0        -",
-        "node-3  active  b     dead  0         0        -",
+        "BROKER  STATE   ZONE    UP    REPLICAS  LEADERS  LEFT",
+        "node-1  active  -       yes   4         4        -",
+        "node-2  active  zone-2  yes   0         0        -",
+        "node-3  active  zone-3  dead  0         0        -",
         "",
         "Nothing moves.",
+        "✗ node-3 is dead",
     ]
 
 
-def test_status_shows_what_moves_and_what_it_waits_for(three: Shell) -> None:
+def test_status_shows_what_moves_and_what_it_waits_for(three: Operator) -> None:
     three.ok("cluster", "drain", "node-1")
-    three.broker.cluster.move(1)
-    three.broker.cluster.told.waiting = "node-2 is catching up"
-    three.broker.cluster.told.bytes_left = 1 << 20
+    three.move(1)
+    three.brokers.told = MoveProgress("node-2 is catching up", 1 << 20, 0)
 
     lines = three.ok("cluster", "status", *TABLE).splitlines()
 
-    assert lines[1] == "node-1  draining  -     yes  0         3        3 of 4, 3.0 MiB"
+    assert lines[1] == "node-1  draining  -       yes  0         3        3 of 4, 3.0 MiB"
     assert lines[4:7] == [
         "",
         "MOVING:",
@@ -79,10 +91,10 @@ def test_status_shows_what_moves_and_what_it_waits_for(three: Shell) -> None:
 
 
 def test_status_tells_what_is_not_whole_though_nothing_moves(
-    three: Shell, monkeypatch: pytest.MonkeyPatch
+    three: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view = dataclasses.replace(three.broker.cluster_view(), under_replicated=30, leaderless=1)
-    monkeypatch.setattr(three.broker, "cluster_view", lambda: view)
+    view = dataclasses.replace(three.broker.node.cluster_view(), under_replicated=30, leaderless=1)
+    monkeypatch.setattr(three.broker.node, "cluster_view", lambda: view)
 
     assert three.ok("cluster", "status", *TABLE).splitlines()[-3:] == [
         "Nothing moves.",
@@ -91,7 +103,7 @@ def test_status_tells_what_is_not_whole_though_nothing_moves(
     ]
 
 
-def test_status_for_programs_is_the_servers_answer(three: Shell) -> None:
+def test_status_for_programs_is_the_servers_answer(three: Operator) -> None:
     found = json.loads(three.ok("cluster", "status"))
 
     assert [one["id"] for one in found["brokers"]] == ["node-1", "node-2", "node-3"]
@@ -101,7 +113,7 @@ def test_status_for_programs_is_the_servers_answer(three: Shell) -> None:
 # a broker comes
 
 
-def test_a_broker_that_is_there_is_added_at_once(three: Shell) -> None:
+def test_a_broker_that_is_there_is_added_at_once(three: Operator) -> None:
     result = three.run("cluster", "add", "node-2", *TABLE)
 
     assert result.stdout == "✓ node-2 is in the cluster and has 0 replicas\n"
@@ -110,7 +122,9 @@ def test_a_broker_that_is_there_is_added_at_once(three: Shell) -> None:
     )
 
 
-def test_a_broker_that_is_not_there_is_waited_for_and_how_to_start_it_is_said(three: Shell) -> None:
+def test_a_broker_that_is_not_there_is_waited_for_and_how_to_start_it_is_said(
+    three: Operator,
+) -> None:
     result = three.run("cluster", "add", "node-4", "--within", "10ms", *TABLE)
 
     assert result.exit_code == 4
@@ -124,8 +138,8 @@ def test_a_broker_that_is_not_there_is_waited_for_and_how_to_start_it_is_said(th
     ]
 
 
-def test_a_broker_that_is_down_is_waited_for_by_its_state(three: Shell) -> None:
-    three.broker.cluster.down = {"node-2"}
+def test_a_broker_that_is_down_is_waited_for_by_its_state(three: Operator) -> None:
+    three.brokers.down = {"node-2"}
 
     result = three.run("cluster", "add", "node-2", "--within", "10ms", *TABLE)
 
@@ -133,8 +147,8 @@ def test_a_broker_that_is_down_is_waited_for_by_its_state(three: Shell) -> None:
     assert result.stderr.startswith("Waiting for node-2: the cluster knows it, and it is dead.\n")
 
 
-def test_an_added_broker_gets_its_share(three: Shell) -> None:
-    three.broker.cluster.arrivals = 1
+def test_an_added_broker_gets_its_share(three: Operator) -> None:
+    three.brokers.arrivals = 1
 
     lines = three.ok("cluster", "add", "node-2", "--rebalance", *TABLE).splitlines()
 
@@ -142,14 +156,14 @@ def test_an_added_broker_gets_its_share(three: Shell) -> None:
     assert lines[-1].startswith("✓ Moved 2 partitions (reassignment ")
 
 
-def test_a_broker_is_added_by_its_url(three: Shell) -> None:
+def test_a_broker_is_added_by_its_url(three: Operator) -> None:
     assert three.ok("cluster", "add", three.url, *TABLE).startswith("✓ node-1 is in the cluster")
 
 
 # a broker goes
 
 
-def test_a_drains_dry_run_lists_what_would_move(three: Shell) -> None:
+def test_a_drains_dry_run_lists_what_would_move(three: Operator) -> None:
     three.ok("produce", "orders", "-m", "x" * 2000, "--partition", "0")
 
     lines = three.ok("cluster", "drain", "node-1", "--dry-run", *TABLE).splitlines()
@@ -168,7 +182,7 @@ def test_a_drains_dry_run_lists_what_would_move(three: Shell) -> None:
     assert empty == "Nothing would move: node-2 has no replicas.\n"
 
 
-def test_a_drain_is_begun_and_says_how_it_is_called_off(three: Shell) -> None:
+def test_a_drain_is_begun_and_says_how_it_is_called_off(three: Operator) -> None:
     result = three.run("cluster", "drain", "node-1", "--throttle", "50MB", *TABLE)
 
     assert result.stdout == "✓ Draining node-1: 4 replicas to move to other brokers\n"
@@ -182,10 +196,9 @@ def test_a_drain_is_begun_and_says_how_it_is_called_off(three: Shell) -> None:
     assert undrained == "✓ node-1 is active and has 4 replicas\n"
 
 
-def test_a_drain_is_followed_by_lines_and_the_broker_removed(three: Shell) -> None:
-    three.broker.cluster.arrivals = 1
-    three.broker.cluster.told.bytes_left = 512
-    three.broker.cluster.told.rate_bytes_s = 2048
+def test_a_drain_is_followed_by_lines_and_the_broker_removed(three: Operator) -> None:
+    three.brokers.arrivals = 1
+    three.brokers.told = MoveProgress("", 512, 2048)
 
     result = three.run("cluster", "drain", "node-1", "--remove", *TABLE)
 
@@ -198,8 +211,8 @@ def test_a_drain_is_followed_by_lines_and_the_broker_removed(three: Shell) -> No
     assert result.stderr == ("Stop its process; with an empty data directory it could join anew.\n")
 
 
-def test_a_drain_is_followed_by_programs_as_objects(three: Shell) -> None:
-    three.broker.cluster.arrivals = 1
+def test_a_drain_is_followed_by_programs_as_objects(three: Operator) -> None:
+    three.brokers.arrivals = 1
 
     looks = [
         json.loads(line) for line in three.ok("cluster", "drain", "node-1", "--wait").splitlines()
@@ -210,8 +223,8 @@ def test_a_drain_is_followed_by_programs_as_objects(three: Shell) -> None:
     assert again["state"] == "drained"
 
 
-def test_a_drain_on_a_terminal_is_a_bar(three: Shell, on_a_terminal: None) -> None:
-    three.broker.cluster.arrivals = 1
+def test_a_drain_on_a_terminal_is_a_bar(three: Operator, on_a_terminal: None) -> None:
+    three.brokers.arrivals = 1
 
     result = three.run("cluster", "drain", "node-1", "--wait")
 
@@ -228,7 +241,7 @@ def interruptible() -> Iterator[None]:
 
 
 def test_ctrl_c_stops_the_looking_only_and_says_how_to_call_it_off(
-    three: Shell, monkeypatch: pytest.MonkeyPatch, interruptible: None
+    three: Operator, monkeypatch: pytest.MonkeyPatch, interruptible: None
 ) -> None:
     monkeypatch.setattr(following._Lines, "show", lambda *_: signal.raise_signal(signal.SIGINT))
 
@@ -242,7 +255,7 @@ def test_ctrl_c_stops_the_looking_only_and_says_how_to_call_it_off(
     assert json.loads(three.ok("cluster", "status"))["brokers"][0]["state"] == "draining"
 
 
-def test_a_broker_that_holds_something_is_not_removed(three: Shell) -> None:
+def test_a_broker_that_holds_something_is_not_removed(three: Operator) -> None:
     result = three.run("cluster", "remove", "node-1", "--yes")
 
     assert result.exit_code == 1
@@ -252,14 +265,14 @@ def test_a_broker_that_holds_something_is_not_removed(three: Shell) -> None:
     ]
 
 
-def test_removing_needs_a_yes_where_nobody_can_be_asked(three: Shell) -> None:
+def test_removing_needs_a_yes_where_nobody_can_be_asked(three: Operator) -> None:
     result = three.run("cluster", "remove", "node-2")
 
     assert (result.exit_code, result.stderr) == (2, "Error: removing node-2 needs --yes\n")
 
 
 @pytest.mark.parametrize("verb", ["drain", "undrain", "remove"])
-def test_an_unknown_broker_is_not_found(three: Shell, verb: str) -> None:
+def test_an_unknown_broker_is_not_found(three: Operator, verb: str) -> None:
     result = three.run("cluster", verb, "node-9", *(["--yes"] if verb == "remove" else []))
 
     assert result.exit_code == 3
@@ -269,8 +282,8 @@ def test_an_unknown_broker_is_not_found(three: Shell, verb: str) -> None:
     ]
 
 
-def test_a_drain_that_leaves_too_few_says_what_to_do(three: Shell) -> None:
-    three.broker.cluster.arrivals = 4
+def test_a_drain_that_leaves_too_few_says_what_to_do(three: Operator) -> None:
+    three.brokers.arrivals = 4
     three.ok("topic", "alter", "orders", "--replication-factor", "3", "--wait")
 
     result = three.run("cluster", "drain", "node-3")
@@ -285,9 +298,9 @@ def test_a_drain_that_leaves_too_few_says_what_to_do(three: Shell) -> None:
 # moves
 
 
-def test_a_rebalance_is_shown_begun_followed_and_cancelled(three: Shell) -> None:
+def test_a_rebalance_is_shown_begun_followed_and_cancelled(three: Operator) -> None:
     lines = three.ok("cluster", "rebalance", "--dry-run", *TABLE).splitlines()
-    assert lines[-1] == "2 partitions, 2 replicas to copy (0 B)"
+    assert lines[-1] == "2 partitions, 2 replicas to copy (324 B)"
 
     result = three.run("cluster", "rebalance", *TABLE)
     id = result.stdout.removesuffix(")\n").split()[-1]
@@ -297,7 +310,7 @@ def test_a_rebalance_is_shown_begun_followed_and_cancelled(three: Shell) -> None
         f"`goqueue-cli cluster cancel {id}` calls it off.\n"
     )
 
-    three.broker.cluster.move(1)
+    three.move(1)
     shown = three.ok("cluster", "moves", id, *TABLE).splitlines()
     assert shown[:4] == [
         f"ID:         {id}",
@@ -317,8 +330,8 @@ def test_a_rebalance_is_shown_begun_followed_and_cancelled(three: Shell) -> None
     assert listed[1].split()[:6] == [id, "rebalance", "cancelled", "2", "of", "2"]
 
 
-def test_a_rebalance_is_waited_for(three: Shell) -> None:
-    three.broker.cluster.arrivals = 1
+def test_a_rebalance_is_waited_for(three: Operator) -> None:
+    three.brokers.arrivals = 1
 
     lines = three.ok("cluster", "rebalance", "--wait", *TABLE).splitlines()
 
@@ -327,9 +340,9 @@ def test_a_rebalance_is_waited_for(three: Shell) -> None:
     assert even == "✓ Nothing to move: the brokers have equal shares\n"
 
 
-def test_a_reassignment_is_watched_again(three: Shell) -> None:
+def test_a_reassignment_is_watched_again(three: Operator) -> None:
     id = json.loads(three.ok("cluster", "rebalance"))["id"]
-    three.broker.cluster.arrivals = 1
+    three.brokers.arrivals = 1
 
     lines = three.ok("cluster", "moves", id, "--wait", *TABLE).splitlines()
 
@@ -339,10 +352,10 @@ def test_a_reassignment_is_watched_again(three: Shell) -> None:
 
 
 def test_who_waited_for_a_move_that_was_called_off_is_not_told_that_it_is_done(
-    three: Shell,
+    three: Operator,
 ) -> None:
     id = json.loads(three.ok("cluster", "rebalance"))["id"]
-    three.broker.cluster.move(1)
+    three.move(1)
     three.ok("cluster", "cancel", id)
 
     for format in ("table", "json"):
@@ -354,7 +367,7 @@ def test_who_waited_for_a_move_that_was_called_off_is_not_told_that_it_is_done(
         )
 
 
-def test_who_waited_for_a_move_that_a_later_plan_took_over_is_told_so(three: Shell) -> None:
+def test_who_waited_for_a_move_that_a_later_plan_took_over_is_told_so(three: Operator) -> None:
     first = plan("orders", (0, "node-1", "node-2")).encode()
     id = json.loads(three.ok("cluster", "reassign", "-f", "-", stdin=first))["id"]
     later = plan("orders", (0, "", "node-3")).replace('"from": [""], ', "").encode()
@@ -368,26 +381,26 @@ def test_who_waited_for_a_move_that_a_later_plan_took_over_is_told_so(three: She
     )
 
 
-def test_a_limit_says_that_more_is_left(three: Shell) -> None:
+def test_a_limit_says_that_more_is_left(three: Operator) -> None:
     out = three.ok("cluster", "rebalance", "--dry-run", "-n", "1", *TABLE)
 
     assert out.splitlines()[-1] == (
-        "1 partition, 1 replica to copy (0 B); more is left for a further plan"
+        "1 partition, 1 replica to copy (162 B); more is left for a further plan"
     )
 
 
-def test_a_plan_is_read_shown_and_carried_out(three: Shell, tmp_path: Path) -> None:
+def test_a_plan_is_read_shown_and_carried_out(three: Operator, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(plan("orders", (2, "node-1", "node-3")))
 
     dry = three.ok("cluster", "reassign", "--file", str(file), "--dry-run", *TABLE).splitlines()
     assert dry == [
         "TOPIC   PARTITION  FROM    TO      COPIED",
-        "orders  2          node-1  node-3  0 B",
+        "orders  2          node-1  node-3  162 B",
         "",
-        "1 partition, 1 replica to copy (0 B)",
+        "1 partition, 1 replica to copy (162 B)",
     ]
-    three.broker.cluster.arrivals = 1
+    three.brokers.arrivals = 1
     done = three.ok("cluster", "reassign", "--file", str(file), *TABLE)
     assert done.startswith("✓ Moved 1 partition (reassignment ")
 
@@ -399,7 +412,7 @@ def test_a_plan_is_read_shown_and_carried_out(three: Shell, tmp_path: Path) -> N
     ]
 
 
-def test_what_a_dry_run_prints_is_a_plan(three: Shell) -> None:
+def test_what_a_dry_run_prints_is_a_plan(three: Operator) -> None:
     told = three.ok("cluster", "rebalance", "--dry-run", "-o", "json")
 
     out = three.ok("cluster", "reassign", "--file", "-", *TABLE, stdin=told.encode())
@@ -408,14 +421,14 @@ def test_what_a_dry_run_prints_is_a_plan(three: Shell) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "5", '{"moves": 5}', '["a"]'])
-def test_a_file_that_is_no_plan_is_a_usage_error(three: Shell, text: str) -> None:
+def test_a_file_that_is_no_plan_is_a_usage_error(three: Operator, text: str) -> None:
     result = three.run("cluster", "reassign", "--file", "-", stdin=text.encode())
 
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: -: not ")
 
 
-def test_an_unknown_reassignment_is_not_found_and_a_word_is_a_usage_error(three: Shell) -> None:
+def test_an_unknown_reassignment_is_not_found_and_a_word_is_a_usage_error(three: Operator) -> None:
     unknown = three.run("cluster", "cancel", "99")
     assert unknown.exit_code == 3
     assert unknown.stderr.splitlines() == [
@@ -441,7 +454,7 @@ def test_rates_are_written_as_people_write_them(text: str, rate: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fast", "-1", "5XB", "1e3"])
-def test_what_is_no_rate_is_a_usage_error(three: Shell, text: str) -> None:
+def test_what_is_no_rate_is_a_usage_error(three: Operator, text: str) -> None:
     result = three.run("cluster", "drain", "node-1", "--throttle", text)
 
     assert result.exit_code == 2
@@ -451,21 +464,21 @@ def test_what_is_no_rate_is_a_usage_error(three: Shell, text: str) -> None:
 # topics
 
 
-def test_partitions_are_shown_with_where_they_move(three: Shell) -> None:
+def test_partitions_are_shown_with_where_they_move(three: Operator) -> None:
     three.ok("cluster", "drain", "node-1")
-    three.broker.cluster.move(3)
-    three.broker.cluster.told.waiting = "node-3 is catching up"
+    three.move(3)
+    three.brokers.told = MoveProgress("node-3 is catching up", 0, 0)
 
     assert three.ok("topic", "partitions", "orders", *TABLE).splitlines() == [
-        "PARTITION  LEADER  VOTERS  IN SYNC  LEARNING  MOVING TO  SIZE  WAITING",
-        "0          node-2  node-2  node-2   -         -          0 B   -",
-        "1          node-3  node-3  node-3   -         -          0 B   -",
-        "2          node-2  node-2  node-2   -         -          0 B   -",
-        "3          node-1  node-1  node-1   -         node-3     0 B   node-3 is catching up",
+        "PARTITION  LEADER  VOTERS  IN SYNC  LEARNING  MOVING TO  SIZE   WAITING",
+        "0          node-2  node-2  -        -         -          0 B    -",
+        "1          node-3  node-3  -        -         -          0 B    -",
+        "2          node-2  node-2  -        -         -          0 B    -",
+        "3          node-1  node-1  node-1   -         node-3     162 B  node-3 is catching up",
     ]
 
 
-def test_partitions_are_added(three: Shell) -> None:
+def test_partitions_are_added(three: Operator) -> None:
     dry = three.ok("topic", "partitions", "orders", "--count", "6", "--dry-run", *TABLE)
     assert dry == "✓ Would add 2 partitions to orders, which has 4\n"
 
@@ -486,7 +499,7 @@ def test_partitions_are_added(three: Shell) -> None:
     assert three.run("topic", "partitions", "nothing").exit_code == 3
 
 
-def test_a_dry_run_refuses_what_never_could_be(three: Shell) -> None:
+def test_a_dry_run_refuses_what_never_could_be(three: Operator) -> None:
     words = ("topic", "partitions", "orders", "--count", "1025")
 
     tried, done = three.run(*words, "--dry-run"), three.run(*words)
@@ -496,7 +509,7 @@ def test_a_dry_run_refuses_what_never_could_be(three: Shell) -> None:
     assert done.stderr.splitlines()[0].rpartition(" (")[0] == told
 
 
-def test_a_dry_run_answers_what_stands_in_the_way(three: Shell) -> None:
+def test_a_dry_run_answers_what_stands_in_the_way(three: Operator) -> None:
     words = ("topic", "alter", "orders", "--replication-factor", "4")
 
     done, tried = three.run(*words), three.run(*words, "--dry-run")
@@ -510,13 +523,13 @@ def test_a_dry_run_answers_what_stands_in_the_way(three: Shell) -> None:
 
 @pytest.mark.parametrize("verb", ["drain node-1", "rebalance"])
 def test_a_dry_run_of_a_move_answers_what_stands_in_the_way(
-    three: Shell, monkeypatch: pytest.MonkeyPatch, verb: str
+    three: Operator, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     async def refuse(*_: object, **__: object) -> object:
         raise TooFewBrokers("2 brokers are left, and 3 copies wanted")
 
     for name in ("plan_drain", "plan_rebalance"):
-        monkeypatch.setattr(type(three.broker), name, refuse)
+        monkeypatch.setattr(three.broker.placement, name, refuse)
 
     tried = three.run("cluster", *verb.split(), "--dry-run")
 
@@ -524,24 +537,23 @@ def test_a_dry_run_of_a_move_answers_what_stands_in_the_way(
     assert json.loads(tried.stdout)["refusal"]["code"] == "too_few_brokers"
 
 
-def test_a_replication_factor_that_can_be_is_planned(three: Shell) -> None:
+def test_a_replication_factor_that_can_be_is_planned(three: Operator) -> None:
     assert three.ok("topic", "alter", "orders", "--replication-factor", "3", "--dry-run", *TABLE)
 
 
-def test_a_replication_factor_is_altered_and_followed(three: Shell) -> None:
+def test_a_replication_factor_is_altered_and_followed(three: Operator) -> None:
     result = three.run("topic", "alter", "orders", "--replication-factor", "2", *TABLE)
     assert result.stdout == "✓ Altered topic orders: replication_factor=2\n"
     assert result.stderr == (
         "`goqueue-cli topic partitions orders` shows its copies come and go.\n"
     )
 
-    three.broker.cluster.arrivals = 1
+    three.brokers.arrivals = 1
     lines = three.ok(
         "topic", "alter", "orders", "--replication-factor", "2", "--wait", *TABLE
     ).splitlines()
     assert lines == [
         "✓ Altered topic orders: replication_factor=2",
-        "Replicas of orders: 1 of 4 partitions",
         "Replicas of orders: 2 of 4 partitions",
         "Replicas of orders: 3 of 4 partitions",
         "✓ Every partition of orders is where it should be",
@@ -549,15 +561,15 @@ def test_a_replication_factor_is_altered_and_followed(three: Shell) -> None:
 
 
 def test_a_broker_of_another_cluster_is_not_added(
-    three: Shell, monkeypatch: pytest.MonkeyPatch
+    three: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views = iter(["ours", "theirs"])
-    view = FakeBroker.cluster_view
+    view = three.broker.node.cluster_view
 
-    def told(broker: FakeBroker) -> object:
-        return dataclasses.replace(view(broker), cluster_id=next(views))
+    def told() -> object:
+        return dataclasses.replace(view(), cluster_id=next(views))
 
-    monkeypatch.setattr(FakeBroker, "cluster_view", told)
+    monkeypatch.setattr(three.broker.node, "cluster_view", told)
 
     result = three.run("cluster", "add", three.url)
 
@@ -568,18 +580,18 @@ def test_a_broker_of_another_cluster_is_not_added(
 # versions
 
 
-def test_versions_and_what_waits_for_them_are_shown(three: Shell) -> None:
-    three.broker.cluster.apply(RegisterBroker("node-2", 9, highest_level=2, replaces=True))
+def test_versions_and_what_waits_for_them_are_shown(three: Operator) -> None:
+    three.speaks("node-2", 2)
 
     text = three.ok("cluster", "version", *TABLE)
 
     assert "Finished level: 1" in text
     assert "Next level: 2" in text
-    assert "node-1 runs an unknown version, which speaks level 1" in text
+    assert "node-3 runs an unknown version, which speaks level 1" in text
 
 
-def test_upgrade_is_refused_while_a_broker_does_not_speak_the_level(three: Shell) -> None:
-    three.broker.cluster.apply(RegisterBroker("node-2", 9, highest_level=2, replaces=True))
+def test_upgrade_is_refused_while_a_broker_does_not_speak_the_level(three: Operator) -> None:
+    three.speaks("node-2", 2)
 
     ahead = three.run("cluster", "upgrade", "--dry-run")
     refused = three.run("cluster", "upgrade", "--finish")
@@ -587,18 +599,18 @@ def test_upgrade_is_refused_while_a_broker_does_not_speak_the_level(three: Shell
     assert (ahead.exit_code, json.loads(ahead.stdout)["next_level"]) == (0, 2)
     assert json.loads(ahead.stdout)["waiting"]
     assert refused.exit_code == 1
-    assert "level 2 can't be finished yet: node-1 runs" in refused.stderr
+    assert "level 2 can't be finished yet: node-3 runs" in refused.stderr
 
 
-def test_upgrade_finishes_the_level_that_all_brokers_speak(three: Shell) -> None:
-    for name in ("node-1", "node-2", "node-3"):
-        three.broker.cluster.apply(RegisterBroker(name, 9, highest_level=2, replaces=True))
+def test_upgrade_finishes_the_level_that_all_brokers_speak(three: Operator) -> None:
+    for name in ("node-2", "node-3"):
+        three.speaks(name, 2)
 
     assert "level 2 is finished" in three.ok("cluster", "upgrade", "--finish", *TABLE)
     assert "Nothing to finish." in three.ok("cluster", "version", *TABLE)
-    assert three.broker.version().level == 2
+    assert three.broker.upgrade.version().level == 2
 
 
-def test_upgrade_wants_to_be_told_which_of_both(three: Shell) -> None:
+def test_upgrade_wants_to_be_told_which_of_both(three: Operator) -> None:
     assert three.run("cluster", "upgrade").exit_code == 2
     assert three.run("cluster", "upgrade", "--dry-run", "--finish").exit_code == 2

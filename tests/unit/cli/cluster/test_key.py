@@ -102,6 +102,7 @@ async def _note(session: object, seen: list[str | None]) -> None:
 
 
 def test_groups_of_a_key_begin_as_its_topics_or_as_is_said(shell: Shell) -> None:
+    shell.ok("cluster", "upgrade", "--finish")
     make(shell)
     words = ("key", "create", "consumer", "-p", "orders.", "--group-prefix", "bills-", "--id", "b")
     made = json.loads(shell.ok(*words))

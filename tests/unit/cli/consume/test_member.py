@@ -28,7 +28,7 @@ def queue(shell: Shell) -> Shell:
     """Topic t of two partitions; of v0 to v5, a second apart, the even ones are in the first."""
     shell.ok("topic", "create", "t", "-p", "2")
     for n in range(6):
-        shell.clock.ms = T0_MS + n * 1000
+        shell.clock.now_ms = T0_MS + n * 1000
         shell.ok("produce", "t", "-m", f"v{n}", "-p", str(n % 2))
     return shell
 
@@ -200,7 +200,7 @@ def test_messages_that_can_not_be_had_are_an_outage(
     async def lose(*_words: object, **_options: object) -> None:
         raise OutcomeUnknown
 
-    monkeypatch.setattr(queue.broker, "receive", lose)
+    monkeypatch.setattr(queue.broker.queue, "receive", lose)
 
     result = queue.run("consume", "t", "-g", "g", "--timeout", "1")
 
@@ -209,8 +209,9 @@ def test_messages_that_can_not_be_had_are_an_outage(
 
 
 def test_a_halted_group_is_told_instead_of_nothing(queue: Shell) -> None:
-    taken(queue, "-n", "1")
-    queue.broker._groups["g"].places["t", 0].halted = "too many fail"
+    queue.ok("group", "create", "g", "--dead-max", "1")
+    held = lines(queue.ok("consume", "t", "-g", "g", "-p", "0", "--no-ack", "-n", "2"))
+    queue.ok("reject", *(str(message["receipt"]) for message in held))
 
     result = queue.run("consume", "t", "-g", "g")
 
@@ -221,7 +222,8 @@ def test_a_halted_group_is_told_instead_of_nothing(queue: Shell) -> None:
 def test_a_follower_tells_of_an_outage_once_and_goes_on(
     queue: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, looks = queue.broker.receive, []
+    ask = queue.broker.queue.receive
+    looks: list[tuple[object, ...]] = []
 
     async def receive(*words: Any, **options: Any) -> Any:
         if len(looks) <= ATTEMPTS:
@@ -232,8 +234,8 @@ def test_a_follower_tells_of_an_outage_once_and_goes_on(
         looks.append(words)
         raise Unavailable("no leader")
 
-    monkeypatch.setattr(queue.broker, "receive", receive)
-    monkeypatch.setattr(queue.broker, "group", group)
+    monkeypatch.setattr(queue.broker.queue, "receive", receive)
+    monkeypatch.setattr(queue.broker.groups, "group", group)
 
     result = queue.run("consume", "t", "-g", "g", "-f", "-n", "6", "--visibility", "30s")
 

@@ -81,7 +81,7 @@ def test_what_was_held_too_long_comes_again(queue: Shell) -> None:
     taken(queue, "--no-ack", "--visibility", "5s")
     assert taken(queue, "--no-ack") == []
 
-    queue.clock.ms += 5_001
+    queue.clock.now_ms += 5_001
 
     assert [message["attempt"] for message in taken(queue)] == [2, 2, 2]
 
@@ -141,9 +141,9 @@ def test_a_nacked_message_comes_again_after_its_delay_with_the_reason(queue: She
     assert out == f"✓ t:0:0 comes again from {LATER} on (attempt 1 failed)\n"
     assert [message["value"] for message in taken(queue)] == ["v1", "v2"]
 
-    queue.clock.ms += 120_000
+    queue.clock.now_ms += 120_000
 
-    (message,) = taken(queue, "--no-ack")
+    (message,) = taken(queue, "--no-ack", "--follow", "-n", "1")
     assert (message["attempt"], message["last_reason"]) == (2, "bad gateway")
 
 
@@ -264,7 +264,7 @@ def test_what_was_printed_too_late_is_told(queue: Shell, monkeypatch: pytest.Mon
     shown = Printer.messages
 
     def slowly(printer: Printer, messages: list[dict[str, object]]) -> None:
-        queue.clock.ms += 60_000
+        queue.clock.now_ms += 60_000
         shown(printer, messages)
 
     monkeypatch.setattr(Printer, "messages", slowly)
@@ -294,7 +294,7 @@ def test_a_lost_answer_costs_a_visibility_timeout_and_says_so(queue: Shell) -> N
     async def lose(*_words: object, **_options: object) -> None:
         raise OutcomeUnknown()
 
-    queue.broker.receive = lose  # type: ignore[assignment, method-assign]
+    queue.broker.queue.receive = lose  # type: ignore[assignment, method-assign]
 
     result = queue.run("consume", "t", "-g", "g", "--no-ack")
 

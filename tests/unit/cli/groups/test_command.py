@@ -39,7 +39,7 @@ def table(shell: Shell, *words: str) -> list[list[str]]:
 def test_a_list_tells_state_members_generation_and_lag(queue: Shell) -> None:
     queue.ok("group", "create", "idle")
     queue.join("g", "t", session_timeout="5m")
-    queue.clock.ms += 90_000
+    queue.passes(90_000)
 
     header, *rows = table(queue, "group", "list")
 
@@ -57,7 +57,7 @@ def test_a_group_whose_lag_is_not_known_now_is_listed(
     async def lag(*_words: object) -> list[LagView]:
         raise UnknownGroup("g")
 
-    monkeypatch.setattr(queue.broker, "lag", lag)
+    monkeypatch.setattr(queue.broker.positions, "lag", lag)
 
     assert table(queue, "group", "list")[1][:6] == ["g", "empty", "0", "0", "-", "-"]
 
@@ -84,7 +84,7 @@ def test_a_group_without_members_says_so(queue: Shell) -> None:
 
 def test_a_description_has_members_positions_and_settings(queue: Shell) -> None:
     member = queue.join("g", "t")
-    queue.clock.ms += 1_500
+    queue.passes(1_500)
 
     out = queue.ok("group", "describe", "g", "-o", "table").splitlines()
 
@@ -106,7 +106,7 @@ def test_a_description_has_members_positions_and_settings(queue: Shell) -> None:
 
 def test_lag_is_told_in_messages_and_in_time(queue: Shell) -> None:
     queue.ok("consume", "t", "-g", "g", "-n", "1", "-p", "0")
-    queue.clock.ms += 20_000
+    queue.clock.now_ms += 20_000
 
     header, *rows = table(queue, "group", "lag", "g")
 
@@ -153,10 +153,10 @@ def test_offsets_are_reset_to_where_it_is_said(
     queue: Shell, words: tuple[str, ...], after: list[int]
 ) -> None:
     for later_ms in (1000, 2000):
-        queue.clock.ms = T0_MS + later_ms
+        queue.clock.now_ms = T0_MS + later_ms
         queue.ok("produce", "t", "-m", "later", "-p", "0")
     queue.ok("consume", "t", "-g", "g")
-    queue.clock.ms = T0_MS + 91_000
+    queue.clock.now_ms = T0_MS + 91_000
 
     planned = json.loads(queue.ok("group", "reset-offsets", "g", "-t", "t", "--dry-run", *words))
     assert [one["committed_offset"] for one in lines(queue.ok("group", "offsets", "g"))] == [4, 1]
@@ -235,9 +235,9 @@ def test_a_dry_run_of_a_reset_answers_while_the_group_has_members(queue: Shell) 
 
 def test_rebalances_are_listed_newest_first(queue: Shell) -> None:
     first = queue.join("g", "t")
-    queue.clock.ms += 1000
+    queue.passes(1000)
     second = queue.join("g", "t")
-    queue.clock.ms += 40
+    queue.passes(40)
     queue.beat("g", first)
 
     header, *rows = table(queue, "group", "rebalances", "g")
@@ -322,7 +322,7 @@ def test_releasing_says_whether_the_key_was_parked(shell: Shell) -> None:
 @pytest.fixture
 def watched(queue: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A group that is seen twice, with an outage between, and then is no more."""
-    ask, looks = queue.broker.lag, []
+    ask, looks = queue.broker.positions.lag, []
 
     async def lag(group: str, topics: list[str] | None = None) -> list[LagView]:
         looks.append(group)
@@ -332,7 +332,7 @@ def watched(queue: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
             raise UnknownGroup(group)
         return await ask(group, topics)
 
-    monkeypatch.setattr(queue.broker, "lag", lag)
+    monkeypatch.setattr(queue.broker.positions, "lag", lag)
     return queue
 
 
@@ -385,6 +385,7 @@ def test_an_age_has_the_units_that_fit(age_ms: int, text: str) -> None:
 
 
 def test_groups_of_nobody_are_listed_and_assigned(queue: Shell) -> None:
+    queue.ok("cluster", "upgrade", "--finish")
     queue.ok("group", "create", "other")
     assert [one["name"] for one in lines(queue.ok("group", "list", "--unowned"))] == ["g", "other"]
 

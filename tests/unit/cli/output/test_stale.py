@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.lagging import Lagging
 from tests.unit.cli.conftest import Shell
 
 
@@ -18,6 +19,11 @@ def topic(shell: Shell) -> Shell:
     return shell
 
 
+@pytest.fixture
+def lagging(topic: Shell) -> Lagging:
+    return Lagging(topic.broker)
+
+
 def values(output: str) -> list[str]:
     return [str(json.loads(line)["value"]) for line in output.splitlines()]
 
@@ -26,15 +32,15 @@ def values(output: str) -> list[str]:
 @pytest.mark.parametrize("answers", [1, 2, 5])
 @pytest.mark.parametrize("start", [["--from-beginning"], ["--offset", "0"]])
 def test_consume_waits_until_the_end_is_confirmed(
-    topic: Shell, end: int, answers: int, start: list[str]
+    topic: Shell, lagging: Lagging, end: int, answers: int, start: list[str]
 ) -> None:
-    topic.broker.hide("t", 0, end, answers)
+    lagging.hide(end, answers)
 
     assert values(topic.ok("consume", "t", *start)) == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_consume_fails_where_nobody_confirms_the_end(topic: Shell) -> None:
-    topic.broker.hide("t", 0, 2, answers=1 << 30)
+def test_consume_fails_where_nobody_confirms_the_end(topic: Shell, lagging: Lagging) -> None:
+    lagging.hide(2, answers=1 << 30)
 
     told = topic.run("consume", "t", "--from-beginning", "--timeout", "0.5")
 
@@ -43,22 +49,22 @@ def test_consume_fails_where_nobody_confirms_the_end(topic: Shell) -> None:
     assert "t:0 from offset 2 on: no leader has confirmed for 0.5 s" in told.stderr
 
 
-def test_tables_and_json_say_what_is_stale(topic: Shell) -> None:
-    topic.broker.hide("t", 0, 2, answers=1)
+def test_tables_and_json_say_what_is_stale(topic: Shell, lagging: Lagging) -> None:
+    lagging.hide(2, answers=1)
     told = topic.run("topic", "describe", "t", "-o", "table")
     assert "Total Messages:     2 (stale)" in told.stdout
     assert "2 (stale)" in told.stdout.splitlines()[-1]
     assert "t: stale. Leaders did not confirm these figures in time" in told.stderr
 
-    topic.broker.hide("t", 0, 2, answers=1)
+    lagging.hide(2, answers=1)
     found = json.loads(topic.ok("topic", "describe", "t", "-o", "json"))
     assert (found["stale"], found["partition_details"][0]["stale"]) == (True, True)
 
-    topic.broker.hide("t", 0, 2, answers=1)
+    lagging.hide(2, answers=1)
     listed = topic.run("topic", "partitions", "t", "-o", "json")
     assert json.loads(listed.stdout)["stale"]
     assert "t: stale" in listed.stderr
 
-    topic.broker.hide("t", 0, 2, answers=1)
+    lagging.hide(2, answers=1)
     assert "2 (stale)" in topic.run("topic", "list", "-o", "wide").stdout
     assert "stale" not in topic.ok("topic", "list", "-o", "wide")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from goqueue.errors import NoQuorum
+from node.runtime.version import VERSION
 from tests.unit.cli.conftest import Shell
 
 
@@ -67,8 +68,8 @@ def test_list_in_a_table_and_in_json_lines(shell: Shell) -> None:
     assert shell.ok("topic", "list") == '{"name":"a"}\n{"name":"b"}\n'
     assert shell.ok("topic", "list", "-o", "wide").splitlines() == [
         "NAME  PARTITIONS  MESSAGES  SIZE",
-        "a     2           0         0 B",
-        "b     1           0         0 B",
+        "a     2           0         324 B",
+        "b     1           0         162 B",
     ]
 
 
@@ -190,8 +191,11 @@ def test_a_server_that_is_no_url_is_a_usage_error(shell: Shell) -> None:
     assert shell.run("topic", "list", server="ftp://x").exit_code == 2
 
 
-def test_a_lost_quorum_is_unavailable(shell: Shell) -> None:
-    shell.broker.append_error = NoQuorum("1 of 3 replicas answers", retriable=False)
+def test_a_lost_quorum_is_unavailable(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_words: object, **_options: object) -> None:
+        raise NoQuorum("1 of 3 replicas answers", retriable=False)
+
+    monkeypatch.setattr(shell.broker.records, "append", fail)
 
     result = shell.run("produce", "orders", "-m", "x")
 
@@ -211,8 +215,8 @@ def test_cluster_commands_show_the_nodes(shell: Shell) -> None:
     shell.ok("topic", "create", "orders", "-p", "2")
 
     assert shell.ok("cluster", "nodes", "-o", "table").splitlines() == [
-        "ID      CLIENT ADDRESS  PEER ADDRESS  STATUS  CONTROLLER  LEADS  REPLICAS",
-        "node-1  -               -             alive   ✓           2      2",
+        "ID      CLIENT ADDRESS      PEER ADDRESS  STATUS  CONTROLLER  LEADS  REPLICAS",
+        "node-1  http://127.0.0.1:0  -             alive   ✓           2      2",
     ]
     assert shell.ok("cluster", "health", "-o", "table").splitlines() == [
         "Healthy",
@@ -230,7 +234,7 @@ def test_version_tells_client_and_server(shell: Shell) -> None:
     lines = shell.ok("version", "-o", "table").splitlines()
 
     assert lines[0].startswith("Client Version: ")
-    assert lines[1] == "Server Version: fake"
+    assert lines[1] == f"Server Version: {VERSION.version}"
 
 
 def test_version_without_a_server_still_tells_the_client(shell: Shell) -> None:

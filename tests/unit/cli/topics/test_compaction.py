@@ -10,6 +10,7 @@ from tests.unit.cli.conftest import Shell
 
 
 def test_a_topics_compression_is_given_changed_and_shown(shell: Shell) -> None:
+    shell.ok("cluster", "upgrade", "--finish")
     shell.ok("topic", "create", "t", "-p", "1", "--compression", "zstd")
     shell.ok("topic", "alter", "t", "--compression", "lz4")
 
@@ -59,6 +60,8 @@ def test_messages_without_a_key_are_refused(table: Shell) -> None:
 def test_a_dry_run_tells_what_would_go(table: Shell) -> None:
     for value in "123":
         table.ok("produce", "table", "-k", "a", "-m", value)
+    table.clock.now_ms += 25 * 3_600_000  # a segment is a day long, and the newest is left alone
+    table.ok("produce", "table", "-k", "b", "-m", "4")
 
     told = json.loads(table.ok("topic", "compact", "table", "--dry-run"))
     lines = table.ok("topic", "compact", "table", "-o", "table").splitlines()

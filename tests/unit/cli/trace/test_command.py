@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from cli.trace.follow import is_settled
 from cli.trace.tree import INEXACT
 from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Offset
-from node.api.search import NotSearched
+from node.api.search import NotSearched, SearchPage
 from node.api.traces import GroupTrace, MessageTrace, TraceEvent
 from tests.unit.cli.conftest import Shell
 
@@ -96,7 +97,7 @@ def test_what_others_wrote_can_neither_begin_a_line_of_a_timeline_nor_move_the_c
     topic: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.ok("produce", "t", "-m", "x", "-p", "1", "--message-id", "m\x9b")
-    real = topic.broker.message_trace
+    real = topic.broker.traces.message_trace
     reason = "bad\x1b[2J\n└─ 2025-01-15T10:30:00.000Z  ACKNOWLEDGED\u202e"
 
     async def told(topic: str, partition: int, offset: Offset) -> MessageTrace:
@@ -105,7 +106,7 @@ def test_what_others_wrote_can_neither_begin_a_line_of_a_timeline_nor_move_the_c
         nacked = TraceEvent(trace.events[0].time_ms, "NACKED", what)
         return replace(trace, events=(*trace.events, nacked))
 
-    monkeypatch.setattr(topic.broker, "message_trace", told)
+    monkeypatch.setattr(topic.broker.traces, "message_trace", told)
     lines = topic.ok("trace", "t:1:0").splitlines()
     receipt = topic.post("/v1/groups/g/receive", topic="t")["messages"][0]["receipt"]
     topic.post("/v1/groups/g/reject", receipt=receipt, reason=reason)
@@ -165,8 +166,16 @@ def test_search_takes_as_many_pages_as_it_was_asked_for(topic: Shell) -> None:
     assert "-n takes more" in few.stderr
 
 
-def test_what_was_not_searched_is_told_and_nothing_found_then_is_an_error(topic: Shell) -> None:
-    topic.broker.unsearched = [NotSearched("t", 2, "no leader answers")]
+def test_what_was_not_searched_is_told_and_nothing_found_then_is_an_error(
+    topic: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = topic.broker.lookup.search
+
+    async def cut(*words: Any, **options: Any) -> SearchPage:
+        page = await search(*words, **options)
+        return replace(page, not_searched=[NotSearched("t", 2, "no leader answers")])
+
+    monkeypatch.setattr(topic.broker.lookup, "search", cut)
 
     result = topic.run("trace", "search", "--topic", "t")
 
@@ -209,7 +218,7 @@ def test_following_ends_when_the_group_has_settled_the_message(
     topic: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.ok("produce", "t", "-m", "x", "-p", "1")
-    real, looks = topic.broker.message_trace, list[int]()
+    real, looks = topic.broker.traces.message_trace, list[int]()
 
     async def told(topic: str, partition: int, offset: Offset) -> MessageTrace:
         """Nobody answers the second look; the third one finds the ack."""
@@ -221,7 +230,7 @@ def test_following_ends_when_the_group_has_settled_the_message(
         more = (acked,) if len(looks) > 2 else ()
         return replace(trace, events=(*trace.events[:2], *more, trace.events[2]))
 
-    monkeypatch.setattr(topic.broker, "message_trace", told)
+    monkeypatch.setattr(topic.broker.traces, "message_trace", told)
     lines = topic.ok("trace", "t:1:0", "--follow", "--group", "g", "-o", "json").splitlines()
 
     events = [json.loads(line) for line in lines]
@@ -235,7 +244,7 @@ def test_a_tree_says_where_events_may_be_missing(
     topic: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.ok("produce", "t", "-m", "x", "-p", "1")
-    real = topic.broker.message_trace
+    real = topic.broker.traces.message_trace
     assert INEXACT not in topic.ok("trace", "t:1:0")
 
     async def told(topic: str, partition: int, offset: Offset) -> MessageTrace:
@@ -244,7 +253,7 @@ def test_a_tree_says_where_events_may_be_missing(
             await real(topic, partition, offset), exact=False, groups=(state,), status="in_progress"
         )
 
-    monkeypatch.setattr(topic.broker, "message_trace", told)
+    monkeypatch.setattr(topic.broker.traces, "message_trace", told)
     answer = json.loads(topic.ok("trace", "t:1:0", "-o", "json"))
 
     assert topic.ok("trace", "t:1:0").splitlines()[-1] == INEXACT

@@ -34,19 +34,20 @@ def test_a_message_that_no_group_reads_says_so(topic: Shell) -> None:
 
 def test_each_group_is_told_with_its_decisive_reason_first(topic: Shell) -> None:
     topic.ok("group", "create", "waiting")
+    topic.ok("group", "reset-offsets", "waiting", "-t", "t", "--to-earliest")
     take(topic, "busy")
 
     told = topic.ok("trace", "why", "t:0:0").splitlines()[3:]
 
     assert told == [
         "Group busy: in_flight, 1 attempt",
-        "  └─ in_flight: in flight at a consumer, attempt 1: its lease expires at "
-        "2025-01-15T10:30:30.000Z",
-        "  Next: no estimate: nothing that is known tells when that ends",
+        "  └─ in_flight: in flight at a consumer since 2025-01-15T10:30:00.000Z, attempt 1: "
+        "its lease expires at 2025-01-15T10:30:30.000Z",
+        "  Next: delivered again from 2025-01-15T10:30:30.000Z on, unless it is settled before",
         "",
         "Group waiting: ready",
-        "  └─ not_asked: nobody of group waiting has asked this partition's leader for messages "
-        "since it leads",
+        "  └─ not_asked: group waiting has no members, and nobody has asked this partition's "
+        "leader for messages since it leads",
         "  Next: a receive gets it",
     ]
 

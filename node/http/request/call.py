@@ -61,7 +61,7 @@ class FrontMetrics(Protocol):
 
 
 class NoMetrics:
-    """Counts nothing and shows nothing: for tests and the broker in memory."""
+    """Counts nothing and shows nothing."""
 
     def observe(
         self, method: str, route: str, status: int, seconds: float, trace_id: str = ""

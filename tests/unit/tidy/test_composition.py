@@ -20,8 +20,6 @@ LINES_MAX = 500
 DEPTH_MAX = 2
 PARAMETERS_MAX = 8
 ERRORS = {"Exception", "BaseException"}
-IN_MEMORY = "node.http.fake."
-"""The broker in memory, which goes to the tests."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,6 @@ def roots(name: str) -> set[str]:
     return {base.rpartition(".")[2] for base in every if base not in classes()}
 
 
-def judged() -> dict[str, Class]:
-    return {name: found for name, found in classes().items() if not name.startswith(IN_MEMORY)}
-
-
 def is_protocol(name: str) -> bool:
     return any(base.endswith(".Protocol") for base in classes()[name].bases)
 
@@ -127,7 +121,7 @@ def test_the_classes_of_this_repository_are_found_with_what_they_inherit() -> No
 def test_a_class_is_no_longer_than_five_hundred_lines_with_its_ancestors() -> None:
     long = {
         name: lines
-        for name in judged()
+        for name in classes()
         if not is_protocol(name)
         and (lines := sum(classes()[one].lines for one in (name, *ancestors(name)))) > LINES_MAX
     }
@@ -138,7 +132,7 @@ def test_a_class_is_no_longer_than_five_hundred_lines_with_its_ancestors() -> No
 def test_no_class_is_more_than_two_deep() -> None:
     deep = {
         name: ancestors(name)
-        for name in judged()
+        for name in classes()
         if depth(name) > DEPTH_MAX
         and not is_protocol(name)
         and not roots(name) & (ERRORS | {"Struct"})
@@ -149,7 +143,7 @@ def test_no_class_is_more_than_two_deep() -> None:
 
 def test_no_constructor_takes_more_than_eight_parameters() -> None:
     many = {
-        name: one.parameters for name, one in judged().items() if one.parameters > PARAMETERS_MAX
+        name: one.parameters for name, one in classes().items() if one.parameters > PARAMETERS_MAX
     }
 
     assert many == {}

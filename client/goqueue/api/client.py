@@ -64,14 +64,14 @@ class AsyncClient:
         self._transport = settings.transport(servers)
         calls = Calls(self._transport)
         self._topics = Topics(calls)
-        publishing = Publishing(
+        self._publishing = Publishing(
             self._transport,
             self._topics.known,
             settings.compression,
             settings.compression_level,
             _now_ms,
         )
-        self._publisher = Publisher(self._transport, publishing)
+        self._publisher = Publisher(self._transport, self._publishing)
         self._reading = Reading(self._transport, self._topics)
         self._replaying = Replaying(self)
         self._events = EventFeed(calls)
@@ -98,8 +98,9 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Idempotent."""
+        """Close the connections; calls that wait for one fail as closed. Idempotent."""
         await self._transport.close()
+        await self._publishing.close()
 
     @property
     def admin(self) -> AsyncAdmin:

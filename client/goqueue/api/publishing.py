@@ -51,6 +51,9 @@ class Publisher:
         for a while (5 minutes, unless configured otherwise), and a publish with the same one is
         answered with the first one's place and `duplicate`. A `Producer` repeats safely without
         ids, and is faster for more than a few messages.
+
+        Calls made while a request to the same partition is on its way share the next one. Each has
+        its own result or error, and waits for nobody else's timeout.
         """
         message = OutgoingMessage(
             value,

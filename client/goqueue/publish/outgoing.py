@@ -71,14 +71,17 @@ def to_expiry(ttl: Duration | None, due: int | None) -> int | None:
 
 
 def encode_messages(
-    messages: Sequence[OutgoingMessage], now_ms: int, codec: str, level: int
+    messages: Sequence[OutgoingMessage],
+    published_ms: Sequence[int] | int,
+    codec: str,
+    level: int,
 ) -> bytes:
     """One record batch of these messages, without identity."""
     due = [to_deliver_at(message.delay, message.deliver_at) for message in messages]
     return encode_columns(
         [to_value(message.value) for message in messages],
         [None if message.key is None else to_bytes(message.key) for message in messages],
-        timestamps_ms=now_ms,
+        timestamps_ms=published_ms,
         lanes=[to_lane(message.priority) for message in messages],
         headers=[to_headers(message.headers) for message in messages],
         deliver_at_ms=due,

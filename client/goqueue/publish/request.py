@@ -1,4 +1,7 @@
-"""One publish call: messages grouped by partition, a batch each, and the results in order."""
+"""One publish call: messages grouped by partition, a batch each, and the results in order.
+
+A call with one message shares its request with others, by `singles`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import msgspec
 
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.times import time_ms
-from goqueue.publish.metadata import KnownTopics, TopicFacts
+from goqueue.publish.metadata import KnownTopics
 from goqueue.publish.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
 from goqueue.publish.round_robin import RoundRobin
+from goqueue.publish.singles import Result, Single, Singles, is_delayed
 from goqueue.transport.http import Answer, Transport, join
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
 from goqueue.wire.errors import (
@@ -26,7 +30,6 @@ from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
 from goqueue.wire.unreadable import UNREADABLE
 
-Result = Published | GoQueueError
 BATCH = {"Content-Type": BATCH_MEDIA_TYPE}
 
 
@@ -141,6 +144,11 @@ class Publishing:
         self._level = level
         self._now_ms = now_ms
         self._round_robin = RoundRobin()
+        self._singles = Singles(self._send, self._encode, self._round_robin, transport.timeout_s)
+
+    async def close(self) -> None:
+        """Calls that wait for a request to share fail as closed. Idempotent."""
+        await self._singles.close()
 
     async def publish(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[Result]:
         """A result a message, in their order. Raises only where nothing was sent.
@@ -151,18 +159,30 @@ class Publishing:
             facts = await self._known.get(topic)
         except UnknownTopic:
             return await self.publish_json(topic, messages)
+        ids_last = self._transport.timeout_s <= facts.repeats_for_s
+        if len(messages) == 1 and not is_delayed(messages[0]):
+            (message,) = messages
+            partition = _partition(message, facts.partitions)
+            single = Single(message, self._now_ms(), ids_last and message.message_id is not None)
+            return [await self._singles.publish(topic, partition, facts.partitions, single)]
         groups: dict[int, list[int]] = {}
-        turn = self._round_robin.take(topic)
+        turn = self._round_robin.take(topic) % facts.partitions
         for row, message in enumerate(messages):
-            groups.setdefault(_partition(message, facts.partitions, turn), []).append(row)
+            partition = _partition(message, facts.partitions)
+            groups.setdefault(turn if partition is None else partition, []).append(row)
         picked = {partition: [messages[row] for row in rows] for partition, rows in groups.items()}
         bodies = {
-            partition: encode_messages(chosen, self._now_ms(), self._codec, self._level)
-            for partition, chosen in picked.items()
+            partition: self._encode(chosen, self._now_ms()) for partition, chosen in picked.items()
         }
         answers = await asyncio.gather(
             *(
-                self._send(topic, partition, bodies[partition], chosen, facts)
+                self._send(
+                    topic,
+                    partition,
+                    bodies[partition],
+                    _due(chosen),
+                    repeatable=ids_last and all(one.message_id is not None for one in chosen),
+                )
                 for partition, chosen in picked.items()
             )
         )
@@ -189,42 +209,48 @@ class Publishing:
             )
         ]
 
-    def _is_repeatable(self, messages: Sequence[OutgoingMessage], facts: TopicFacts) -> bool:
-        lasts = self._transport.timeout_s <= facts.repeats_for_s
-        return lasts and all(message.message_id is not None for message in messages)
+    def _encode(
+        self, messages: Sequence[OutgoingMessage], published_ms: Sequence[int] | int
+    ) -> bytes:
+        return encode_messages(messages, published_ms, self._codec, self._level)
 
     async def _send(
         self,
         topic: str,
         partition: int,
         batch: bytes,
-        messages: Sequence[OutgoingMessage],
-        facts: TopicFacts,
+        due: Sequence[int | None],
+        *,
+        repeatable: bool,
+        timeout_s: float | None = None,
     ) -> list[Result]:
+        """One request with one batch, of which `due` is the deliver-at column."""
         try:
             answer = await self._transport.request(
                 "POST",
                 join("topics", topic, "partitions", partition, "messages"),
                 body=batch,
                 headers=BATCH,
-                repeatable=self._is_repeatable(messages, facts),
+                repeatable=repeatable,
+                timeout_s=timeout_s,
             )
             (result,) = decode_results(answer, 1)
             if result.failure is not None:
                 raise result.failure
         except (UnknownPartition, UnknownTopic) as error:
             self._known.forget(topic)
-            return [error] * len(messages)
+            return [error] * len(due)
         except GoQueueError as error:
-            return [error] * len(messages)
-        return list[Result](result.published(topic, partition, _due(messages)))
+            return [error] * len(due)
+        return list[Result](result.published(topic, partition, due))
 
 
 def _due(messages: Sequence[OutgoingMessage]) -> list[int | None]:
     return [to_deliver_at(message.delay, message.deliver_at) for message in messages]
 
 
-def _partition(message: OutgoingMessage, partitions: int, turn: int) -> int:
+def _partition(message: OutgoingMessage, partitions: int) -> int | None:
+    """None for any."""
     if message.partition is not None:
         if message.partition < 0:
             raise BatchError(f"partition {message.partition}: want a number from 0")
@@ -233,4 +259,4 @@ def _partition(message: OutgoingMessage, partitions: int, turn: int) -> int:
         return partition_for(to_bytes(message.key), partitions)
     if message.message_id is not None:
         return partition_for(message.message_id.encode(), partitions)
-    return turn % partitions
+    return None

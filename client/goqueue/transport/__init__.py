@@ -2,6 +2,7 @@
 
 Read `http` first: all calls go through its `Transport`. `unreachable` says why a server was not
 reached, `tls` whom a client trusts; `calls` is what the parts of the client stand on, `patience`
-waits for answers that a leader confirms, `pages` reads a partition page by page with it. `spans`
-tells OpenTelemetry of all this, by `otel` where that is installed.
+waits for answers that a leader confirms, `pages` reads a partition page by page with it. By
+`sharing`, calls that are made at the same time go in one request. `spans` tells OpenTelemetry of
+all this, by `otel` where that is installed.
 """

@@ -77,6 +77,18 @@ async def test_a_consumers_spans_link_to_the_send_of_one_message(
     assert ack.attributes["messaging.consumer.group.name"] == "billing"
 
 
+async def test_messages_of_calls_that_share_a_request_have_a_send_each(
+    client: AsyncClient, finished: Finished
+) -> None:
+    await asyncio.gather(*(client.publish("orders", str(n)) for n in range(4)))
+    messages = await client.read("orders", 0)
+
+    sends = {span_id(span) for span in finished()["send orders"]}
+    carried = {dict(message.headers)["traceparent"].split(b"-")[2] for message in messages}
+    assert len(sends) == 4
+    assert {int(span, 16) for span in carried} == sends
+
+
 async def test_messages_of_a_batch_have_a_creation_each(
     client: AsyncClient, finished: Finished
 ) -> None:

@@ -101,6 +101,7 @@ class AsyncClient:
         """Close the connections; calls that wait for one fail as closed. Idempotent."""
         await self._transport.close()
         await self._publishing.close()
+        await self._receiving.close()
 
     @property
     def admin(self) -> AsyncAdmin:

@@ -23,11 +23,11 @@ from goqueue.models.queued import (
 )
 from goqueue.models.settles import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult
 from goqueue.models.times import Duration, Time, duration_ms, duration_text, time_text
-from goqueue.queue.settle_results import decode_settles
+from goqueue.queue.settling import Settling
 from goqueue.transport.calls import Calls, decode, given
 from goqueue.transport.http import join
 from goqueue.transport.spans import SPANS
-from goqueue.wire.errors import BadRequest, GoQueueError, NotInFlight
+from goqueue.wire.errors import BadRequest, GoQueueError
 
 WAIT_S = 20.0
 """How long one receive of `receiving` waits for something."""
@@ -38,6 +38,11 @@ class Receiving:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._settling = Settling(calls)
+
+    async def close(self) -> None:
+        """Settles that wait for a request to share fail as closed. Idempotent."""
+        await self._settling.close()
 
     async def receive(
         self,
@@ -164,15 +169,17 @@ class Receiving:
 
         Repeats itself where an answer was lost, which is safe: see `goqueue.models.settles`. Raises
         `BadRequest` on what can't be meant, before anything is sent.
+
+        The calls for one message, such as `ack` and the message's own methods, share requests where
+        they are made at the same time.
         """
         todo = list(settles)
         for settle in todo:
-            if settle.action not in ACTIONS:
-                raise BadRequest(f"action {settle.action!r}: want one of {', '.join(ACTIONS)}")
+            _check(settle)
         bodies = [settle.to_body() for settle in todo]
         results: list[SettleResult] = []
         for at in range(0, len(todo), SETTLES_MAX):
-            results += await self._settle_part(group, bodies[at : at + SETTLES_MAX])
+            results += await self._settling.settle(group, bodies[at : at + SETTLES_MAX])
         return results
 
     async def ack(self, messages: Leased | Iterable[Leased]) -> list[Settled]:
@@ -218,8 +225,9 @@ class Receiving:
     ) -> Settled:
         """What a received message's own methods do. Raises its error."""
         settle = Settle(message.receipt, action, reason, delay, position, visibility)
+        _check(settle)
         ended = SPANS.settling(action, [message])
-        (result,) = await self.settle(message.group, [settle])
+        result = await self._settling.settle_one(message, settle)
         ended(result if isinstance(result, GoQueueError) else None)
         if isinstance(result, GoQueueError):
             raise result
@@ -282,7 +290,10 @@ class Receiving:
                 for row in rows
             ]
             ended = SPANS.settling(action, [given_ones[row] for row in rows])
-            results = await self.settle(group, settles)
+            if len(given_ones) == 1:
+                results = [await self._settling.settle_one(given_ones[0], settles[0])]
+            else:
+                results = await self.settle(group, settles)
             ended(next((one for one in results if isinstance(one, GoQueueError)), None))
             found.update(zip(rows, results, strict=True))
         results = [found[row] for row in range(len(given_ones))]
@@ -290,39 +301,6 @@ class Receiving:
         if len(settled) < len(results):
             raise SettleFailed(results)
         return settled
-
-    async def _settle_part(
-        self, group: str, bodies: Sequence[dict[str, object]]
-    ) -> list[SettleResult]:
-        """Repeats what failed for now, such as the part of one partition without a leader."""
-        loop, transport = asyncio.get_running_loop(), self._calls.transport
-        deadline = loop.time() + transport.timeout_s
-        results = await self._settle_once(group, bodies)
-        doubtful: set[int] = set()
-        for attempt in range(1, transport.retry.attempts_max):
-            failed = [row for row, found in enumerate(results) if _may_succeed(found)]
-            pause_s = transport.retry.pause_s(attempt, random.random())
-            if not failed or len(failed) == len(bodies) or loop.time() + pause_s >= deadline:
-                break
-            doubtful.update(row for row in failed if _is_unknown(results[row]))
-            await asyncio.sleep(pause_s)
-            again = await self._settle_once(group, [bodies[row] for row in failed])
-            for row, found in zip(failed, again, strict=True):
-                if isinstance(found, NotInFlight) and row in doubtful:
-                    found.outcome = "unknown"
-                results[row] = found
-        return results
-
-    async def _settle_once(
-        self, group: str, bodies: Sequence[dict[str, object]]
-    ) -> list[SettleResult]:
-        try:
-            answer = await self._calls.post(
-                "POST", join("groups", group, "settle"), {"settles": bodies}, repeatable=True
-            )
-            return decode_settles(answer, len(bodies))
-        except GoQueueError as error:
-            return [error] * len(bodies)
 
 
 class _Messages(msgspec.Struct):
@@ -333,12 +311,9 @@ class _Offsets(msgspec.Struct):
     offsets: dict[int, int]
 
 
-def _may_succeed(result: SettleResult) -> bool:
-    return isinstance(result, GoQueueError) and result.retriable
-
-
-def _is_unknown(result: SettleResult) -> bool:
-    return isinstance(result, GoQueueError) and result.outcome == "unknown"
+def _check(settle: Settle) -> None:
+    if settle.action not in ACTIONS:
+        raise BadRequest(f"action {settle.action!r}: want one of {', '.join(ACTIONS)}")
 
 
 def _topics(topics: str | Sequence[str]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from coordinator.groups.holdings import short
 from coordinator.placement.planner import plan_drain, plan_factor
 from coordinator.placement.reassignments import DRAIN, FACTOR
 from goqueue.wire.errors import NoQuorum
-from goqueue.wire.types import GroupId, NodeId
+from goqueue.wire.types import NodeId, PartitionId
 from log.levels import Spoken
 from node.assembly import NodeAssembly
 from node.placement.moves import MoveProgress
@@ -66,12 +66,10 @@ class ThreeBrokers:
     async def move(self, partitions: int) -> None:
         """So many of the partitions that are on their way arrive."""
         layout, rows = self.state.layout, []
-        for group in islice(sorted(layout.moving), partitions):
-            placement, known = layout.placement(group), layout.configuration(group)
+        for id in islice(sorted(layout.moving), partitions):
+            placement, known = layout.placement(id), layout.configuration(id)
             assert placement is not None and known is not None
-            rows.append(
-                Reported(*short(group), known.index + 1, placement.replicas, (), layout.epoch)
-            )
+            rows.append(Reported(*short(id), known.index + 1, placement.replicas, (), layout.epoch))
         if rows:
             await self._command(ReplicasChanged(rows), DEADLINE_S)
             await self._plan()
@@ -96,7 +94,7 @@ class ThreeBrokers:
     def _spoken(self, node: NodeId) -> Spoken | None:
         return None if node in self.down else self.state.layout.brokers.by_name[node].spoken
 
-    async def _progress(self) -> Mapping[GroupId, MoveProgress]:
+    async def _progress(self) -> Mapping[PartitionId, MoveProgress]:
         return dict.fromkeys(self.state.layout.moving, self.told) if self.led else {}
 
     async def _plan(self) -> None:

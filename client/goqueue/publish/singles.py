@@ -77,7 +77,9 @@ class Single:
 class Singles:
     """Requests that calls with one message share."""
 
-    def __init__(self, send: Send, encode: Encode, round_robin: RoundRobin, timeout_s: float) -> None:
+    def __init__(
+        self, send: Send, encode: Encode, round_robin: RoundRobin, timeout_s: float
+    ) -> None:
         self._send = send
         self._encode = encode
         self._round_robin = round_robin

@@ -371,6 +371,9 @@ class AsyncConsumer:
                     self._receiving = work.create_task(intake.run())
             except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
                 self._fail(_first(errors))
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError  # which the error of a part had taken the place of
             await self._over.wait()
 
     def _ended(self, main: asyncio.Task[None]) -> None:

@@ -286,6 +286,30 @@ async def test_a_start_that_is_cancelled_or_closed_leaves_no_member(
     assert (await client.admin.members("billing")).members == []
 
 
+async def test_a_part_that_fails_as_it_is_cancelled_keeps_no_consumer_running(
+    client: AsyncClient,
+) -> None:
+    consumer = AsyncConsumer(client, "billing", "orders")
+
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Closed("the transport is closed")
+
+    consumer._session.run = fails  # type: ignore[method-assign]
+    await consumer.start()
+    main = consumer._main
+    assert main is not None
+    await asyncio.sleep(0)
+
+    main.cancel()
+    await asyncio.wait({main})
+
+    assert main.cancelled()
+    await consumer.close()
+
+
 async def test_what_was_iterated_over_is_acked_by_itself_if_wanted(client: AsyncClient) -> None:
     await publish(client, 3)
 

@@ -70,7 +70,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.history[partition_id].append(frames(self.entries[partition_id]))
         self.hard_history[partition_id].append(self.hard[partition_id])
 
-    @rule(group=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
+    @rule(partition_id=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
     def append(self, partition_id: PartitionId, count: int, size: int) -> None:
         log = self.store.partition_log(partition_id)
         new = [entry(log.last_index + 1 + n, self.term, size=size) for n in range(count)]
@@ -78,7 +78,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.entries[partition_id] += new
         self.note_change(partition_id)
 
-    @rule(group=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
+    @rule(partition_id=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
     def conflict(self, partition_id: PartitionId, back: int, size: int) -> None:
         log = self.store.partition_log(partition_id)
         if log.last_index == 0:
@@ -92,7 +92,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.entries[partition_id][index - 1 :] = [entry(index, self.term, size=size)]
         self.note_change(partition_id)
 
-    @rule(group=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
+    @rule(partition_id=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
     def vote(self, partition_id: PartitionId, vote: str | None) -> None:
         self.term += 1
         self.store.partition_log(partition_id).save_hard_state(Term(self.term), vote)
@@ -100,7 +100,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.note_change(partition_id)
 
     @precondition(lambda self: self.job is None)
-    @rule(group=st.sampled_from(GROUPS), keep=st.integers(0, 6))
+    @rule(partition_id=st.sampled_from(GROUPS), keep=st.integers(0, 6))
     def snapshot_and_trim(self, partition_id: PartitionId, keep: int) -> None:
         log = self.store.partition_log(partition_id)
         index = Index(log.durable_index - keep)
@@ -118,7 +118,7 @@ class LogAgainstModel(RuleBasedStateMachine):
     def state(self, partition_id: PartitionId, index: int) -> bytes:
         return b"".join(frames(self.entries[partition_id][:index]))
 
-    @rule(group=st.sampled_from(GROUPS), relaxed=st.booleans())
+    @rule(partition_id=st.sampled_from(GROUPS), relaxed=st.booleans())
     def relax(self, partition_id: PartitionId, relaxed: bool) -> None:
         self.store.partition_log(partition_id).relaxed = relaxed
 
@@ -136,7 +136,7 @@ class LogAgainstModel(RuleBasedStateMachine):
             self.note_durable()
 
     @precondition(lambda self: self.job is None)
-    @rule(group=st.sampled_from(GROUPS))
+    @rule(partition_id=st.sampled_from(GROUPS))
     def remove_and_create(self, partition_id: PartitionId) -> None:
         """Flushed at once: a removed group and a new one cannot be told apart by content."""
         flush(self.store)

@@ -91,9 +91,9 @@ async def test_what_has_changed_while_it_asked_makes_the_answer_worthless(news: 
 
     def meanwhile() -> None:
         if news == "configuration":
-            node.host.group.configuration = Configuration(Index(40), OTHERS, (ME,))
+            node.host.raft_group.configuration = Configuration(Index(40), OTHERS, (ME,))
         elif news == "host":
-            node.host = SimpleNamespace(group=node.host.group, log=node.host.log)
+            node.host = SimpleNamespace(raft_group=node.host.raft_group, log=node.host.log)
         else:
             node.left = []
 

@@ -30,7 +30,7 @@ class Group:
 
 @dataclass
 class Host:
-    group: Group = field(default_factory=lambda: Group(B, hears_leader=True))
+    raft_group: Group = field(default_factory=lambda: Group(B, hears_leader=True))
 
 
 class World:
@@ -105,7 +105,7 @@ def test_a_replica_without_a_vote_is_believed_only_while_it_hears_who_it_names(
     world.host = Host()
     assert world.leader() == B
 
-    world.host.group.hears_leader = False
+    world.host.raft_group.hears_leader = False
     world.away.add(B)
     asked: set[NodeId | None] = set()
     for _ in range(3):
@@ -153,7 +153,7 @@ def test_a_replica_whose_vote_the_cluster_does_not_know_of_is_believed_only_whil
     assert world.leader() == C
     assert world.topology.replicas(world.partition_id) == (B, C)
 
-    world.host.group = Group(A, hears_leader=True, is_learner=False, configuration=mine)
+    world.host.raft_group = Group(A, hears_leader=True, is_learner=False, configuration=mine)
     assert world.leader() == A
     assert world.topology.replicas(world.partition_id) == (A, B, ME)
 

@@ -56,7 +56,12 @@ class Replicas:
         )
         self.comparison = Comparison(
             NodeId("me"),
-            cast(Any, SimpleNamespace(partition_log=self.logs.__getitem__, logs=lambda: self.logs)),
+            cast(
+                Any,
+                SimpleNamespace(
+                    partition_log=self.logs.__getitem__, partition_ids=lambda: self.logs
+                ),
+            ),
             cast(Any, SimpleNamespace(handle=self.handlers.__setitem__, request=self.request)),
             cast(Any, SimpleNamespace(raft_groups=lambda: self.running)),
             ThreadPoolExecutor(1),

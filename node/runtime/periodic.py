@@ -18,8 +18,8 @@ class Periodic:
     A round that returns a number is followed by the next one after so many seconds instead. The
     first round comes after `first_s`, an interval from the start where none is named. A round that
     fails is counted, and logged as the event `failed`; the next one comes after `retry_s`, or else
-    an interval, and no wake-up brings it on sooner. Rounds never overlap, and a wake-up during one
-    leads to one more.
+    an interval, and no wake-up brings it on sooner, unless a wake-up is all that brings any on.
+    Rounds never overlap, and a wake-up during one leads to one more.
     """
 
     def __init__(
@@ -68,8 +68,13 @@ class Periodic:
             except Exception:  # noqa: BLE001 - the outermost loop of all such work
                 self.failures += 1
                 self._log.exception(self._failed)
-                await asyncio.sleep(self._retry_s or 0.0)
-                wait_s = 0.0
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise asyncio.CancelledError from None  # which the error took the place of
+                wait_s = self._retry_s
+                if wait_s is not None:
+                    await asyncio.sleep(wait_s)
+                    wait_s = 0.0
             else:
                 wait_s = self._every_s if told_s is None else told_s
 

@@ -64,7 +64,7 @@ class Scrub:
         self._throttle = throttle
         self._round_loop = Periodic(
             "scrub",
-            self.round,
+            self._guarded_round,
             interval_s or None,
             _log,
             "scrub_interrupted",
@@ -130,6 +130,13 @@ class Scrub:
         self._metrics.storage.scrub_rounds.inc()
 
     # -- private
+
+    async def _guarded_round(self) -> None:
+        """What failed is read again after an interval, or as soon as somebody asks for it."""
+        try:
+            await self.round()
+        except Exception:  # noqa: BLE001 - a loop's failure would keep who asks waiting an interval
+            _log.exception("scrub_interrupted")
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)

@@ -130,3 +130,37 @@ async def test_stop_ends_a_round_under_way_and_may_be_called_again() -> None:
 
     assert work.rounds == 1
     assert periodic.failures == 0
+
+
+async def test_what_only_a_wake_up_brings_on_rests_after_a_failure_until_the_next() -> None:
+    work = Work()
+    work.fails = 1
+    periodic = Periodic("work", work.round, None, LOG, "work_failed")
+    await periodic.start()
+    periodic.wake()
+    await eventually(lambda: periodic.failures == 1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert work.rounds == 1
+
+    periodic.wake()
+    await eventually(lambda: work.rounds == 2)
+    await periodic.stop()
+
+
+async def test_a_round_that_fails_as_it_is_cancelled_does_not_go_on() -> None:
+    begun = asyncio.Event()
+
+    async def fails() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("a test")
+
+    periodic = Periodic("work", fails, 0.0, LOG, "work_failed")
+    await periodic.start()
+    await begun.wait()
+    await periodic.stop()
+
+    assert periodic.failures == 1

@@ -24,7 +24,7 @@ class Endpoint:
     node: NodeId
     incarnation: Incarnation
     listen: Address
-    secret: bytes
+    secret: bytes = field(repr=False)
     """What all nodes share; not used where there is `tls`."""
     tls: PeerContexts | None = None
     levels: Levels = field(default_factory=Levels)

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.publish.round_robin import RoundRobin
 from goqueue.transport.sharing import SharedRequests
-from goqueue.wire.errors import BadRequest, GoQueueError, PayloadTooLarge
+from goqueue.wire.errors import BadRequest, GoQueueError, PayloadTooLarge, Timeout
 
 REQUEST_MESSAGES_MAX = 1000
 REQUEST_BYTES_MAX = 1 << 20
 """As of a producer's batch, and far below what a server takes; a larger message goes alone."""
 
 Result = Published | GoQueueError
-_UNUSABLE = (GoQueueError, ValueError, TypeError, AttributeError)
-"""What encoding raises for a message that is none, such as text that UTF-8 can't say."""
 
 
 class Send(Protocol):
@@ -57,21 +55,21 @@ class Encode(Protocol):
 @dataclass(slots=True)
 class Single:
     """One call's message, published at `published_ms` of this machine's clock. `unusable` is why it
-    was not sent."""
+    was not sent. What can't be measured fails as it is made, in its own caller."""
 
     message: OutgoingMessage
     published_ms: int
     is_repeatable: bool
     unusable: Exception | None = None
+    size_bytes: int = field(init=False)
+    """About what it takes of a request."""
 
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes of a request."""
+    def __post_init__(self) -> None:
         message = self.message
         size = _size(message.value) + _size(message.key)
         if message.headers:
             size += sum(_size(name) + _size(value) for name, value in message.headers.items())
-        return size
+        self.size_bytes = size
 
 
 class Singles:
@@ -136,7 +134,7 @@ class Singles:
             batch = self._encode(
                 [single.message for single in singles], [single.published_ms for single in singles]
             )
-        except _UNUSABLE as error:
+        except Exception as error:  # noqa: BLE001 - whatever encoding raises for what is no message
             results: list[Result] = [BadRequest(str(error))]
             if len(singles) == 1:
                 singles[0].unusable = error
@@ -149,12 +147,17 @@ class Singles:
                 repeatable=singles[0].is_repeatable,
                 timeout_s=timeout_s,
             )
-        if len(singles) == 1 or not _may_be_of_one(results[0]):
+        if len(singles) == 1 or not _may_be_of_one(results[0], singles[0].is_repeatable):
             return results
         middle = len(singles) // 2
-        results = await self._send_to(topic, partition, singles[:middle], timeout_s)
-        left_s = deadline_s - loop.time()
-        return results + await self._send_to(topic, partition, singles[middle:], left_s)
+        found: list[Result] = []
+        for half in (singles[:middle], singles[middle:]):
+            left_s = deadline_s - loop.time()
+            if left_s > 0:
+                found += await self._send_to(topic, partition, half, left_s)
+            else:
+                found += [Timeout("not sent in time", outcome="none") for _ in half]
+        return found
 
 
 def is_delayed(message: OutgoingMessage) -> bool:
@@ -180,11 +183,12 @@ def _fitting(singles: Iterable[Single]) -> int:
     return count
 
 
-def _may_be_of_one(result: Result) -> bool:
-    """Whether a batch may have been refused for one of its messages."""
+def _may_be_of_one(result: Result, is_repeatable: bool) -> bool:
+    """Whether a batch may have been refused for one of its messages. What may be repeated is sent
+    again also where an attempt before was lost."""
     return (
         isinstance(result, BadRequest | PayloadTooLarge)
-        and result.outcome == "none"
+        and (is_repeatable or result.outcome == "none")
         and not result.retriable
     )
 

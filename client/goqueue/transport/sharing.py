@@ -98,9 +98,11 @@ class SharedRequests(Generic[K, T, R]):
 
     def _ended(self, key: K, lane: _Lane[T, R]) -> None:
         lane.under_way -= 1
-        self._go_on(key, lane)
-        if not lane.under_way:
-            del self._lanes[key]
+        try:
+            self._go_on(key, lane)
+        finally:
+            if not lane.under_way:
+                del self._lanes[key]
 
     def _go_on(self, key: K, lane: _Lane[T, R]) -> None:
         """Send what waits, as much of it as fits."""

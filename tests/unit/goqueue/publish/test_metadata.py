@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from goqueue.errors import Unavailable, UnknownTopic
+from goqueue.errors import Timeout, Unavailable, UnknownTopic
 from goqueue.publish.metadata import KnownTopics, TopicFacts
 from tests.one_node import eventually
 
@@ -89,3 +89,16 @@ async def test_what_was_asked_before_a_topic_was_made_is_not_told_after_it(
     with pytest.raises(UnknownTopic):
         await early
     assert await known.get("orders") == TopicFacts(5)
+
+
+async def test_who_came_late_to_a_question_whose_time_was_over_asks_again(
+    known: KnownTopics, asked: Asked
+) -> None:
+    first, late = await begun(known, 2)
+
+    asked.answers[0].set_exception(Timeout("no answer in time"))
+    await eventually(lambda: len(asked.answers) == 2)
+    asked.answers[1].set_result(TopicFacts(3))
+
+    assert await late == TopicFacts(3)
+    assert isinstance(first.exception(), Timeout)

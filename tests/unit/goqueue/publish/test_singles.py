@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +20,8 @@ from goqueue.errors import (
     PayloadTooLarge,
     Timeout,
 )
-from goqueue.publish.singles import REQUEST_MESSAGES_MAX
+from goqueue.publish.round_robin import RoundRobin
+from goqueue.publish.singles import REQUEST_MESSAGES_MAX, Single, Singles
 from goqueue.wire.errors import NullValue
 from tests.one_node import eventually, serving
 from tests.unit.goqueue.conftest import QUICK
@@ -165,6 +167,43 @@ async def test_what_can_not_be_encoded_fails_only_its_call(node: Counted) -> Non
     assert isinstance(told[3], BatchError)
     assert isinstance(told[5], UnicodeEncodeError)
     assert await node.values() == ["0", "1", "2", "4", "6", "7"]
+
+
+async def test_what_is_no_message_takes_nothing_from_those_it_comes_with(node: Counted) -> None:
+    pairs: Any = (("a", b"b"),)  # of a message that was read; to be published they are a mapping
+    odd = [
+        OutgoingMessage("pairs", partition=0, headers=pairs),
+        OutgoingMessage("nan", partition=0, ttl=cast(Any, Decimal("NaN"))),
+    ]
+    calls = [node.client.publish("orders", str(n), partition=0) for n in range(4)]
+    calls[2:2] = [
+        cast(Awaitable[Published], node.client.publish_many("orders", [one])) for one in odd
+    ]
+
+    told = await at_once(calls)
+
+    assert isinstance(told[2], AttributeError)
+    assert isinstance(told[3], ArithmeticError)
+    assert await node.values() == ["0", "1", "2", "3"]
+    assert await node.client.publish("orders", "after", partition=0)
+
+
+async def test_halves_of_a_refused_request_are_not_sent_after_its_time() -> None:
+    sent: list[int] = []
+
+    async def send(*_: Any, **__: Any) -> list[Published | GoQueueError]:
+        sent.append(1)
+        return [NullValue("a test")] * 8
+
+    singles = Singles(send, lambda *_: b"", RoundRobin(), 30.0)
+    messages = [Single(OutgoingMessage(str(n)), 0, False) for n in range(8)]
+
+    told = await singles._send_to("orders", 0, messages, -1.0)
+
+    assert len(sent) == 1
+    assert [(type(one), one.outcome) for one in told if isinstance(one, GoQueueError)] == [
+        (Timeout, "none")
+    ] * 8
 
 
 async def test_a_lone_call_that_can_not_be_encoded_raises_why(node: Counted) -> None:

@@ -101,7 +101,7 @@ async def test_limits_topics_and_partitions_narrow_what_is_received(client, brok
     rest = await client.post(RECEIVE, {"topics": ["other", "orders", "orders"], "limit": 1000})
 
     assert [(m["partition"], m["value"]) for m in first] == [(1, "a")]
-    assert [m["value"] for m in rest.json["messages"]] == ["b", "c"]
+    assert sorted(m["value"] for m in rest.json["messages"]) == ["b", "c"]
 
 
 @pytest.mark.parametrize(

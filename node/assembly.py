@@ -159,8 +159,8 @@ class _Base:
         level = {FINISHED_LEVEL: self.levels.known}
         return {**self.membership.hello(), **self.status.hello(), **level, WALL_MS: wall_ms}
 
-    def frame(self, node: NodeId, id: PartitionId, frame: memoryview) -> None:
-        self.membership.frame(node, id, frame)
+    def frame(self, node: NodeId, partition_id: PartitionId, frame: memoryview) -> None:
+        self.membership.frame(node, partition_id, frame)
 
     def told(self, node: NodeId, hello: dict[str, Any]) -> None:
         self.clocks.told(node, hello)
@@ -307,26 +307,26 @@ class _Groups:
 
     # what a copy of a whole replica asks for
 
-    def hold(self, id: PartitionId) -> bool:
-        if id != CLUSTER_GROUP:
-            return self.replicas.hold(id)
+    def hold(self, partition_id: PartitionId) -> bool:
+        if partition_id != CLUSTER_GROUP:
+            return self.replicas.hold(partition_id)
         self._base.membership.hold()
         return True
 
-    def release(self, id: PartitionId) -> None:
-        if id == CLUSTER_GROUP:
+    def release(self, partition_id: PartitionId) -> None:
+        if partition_id == CLUSTER_GROUP:
             self._base.membership.release()
             return
-        self.replicas.release(id)
-        self._healed(id)
+        self.replicas.release(partition_id)
+        self._healed(partition_id)
 
-    def sources(self, id: PartitionId) -> list[NodeId]:
+    def sources(self, partition_id: PartitionId) -> list[NodeId]:
         """Who votes in the group, as far as is known; its leader first. Where the cluster group
         has nothing here to begin from, anybody may know it."""
-        host = self.replicas.find(id)
+        host = self.replicas.find(partition_id)
         leader = None if host is None else host.raft_group.leader
-        others = {*self.topology.replicas(id), *([leader] if leader else [])}
-        if id == CLUSTER_GROUP and not others:
+        others = {*self.topology.replicas(partition_id), *([leader] if leader else [])}
+        if partition_id == CLUSTER_GROUP and not others:
             others = set(self._base.link.connected())
         others.discard(self._base.me.node)
         return sorted(others, key=lambda node: (node != leader, node))

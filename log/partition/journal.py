@@ -45,7 +45,7 @@ class Journal(Protocol[G_contra]):
     def record(
         self,
         kind: int,
-        log: G_contra | None,
+        partition_log: G_contra | None,
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
@@ -57,15 +57,15 @@ class Journal(Protocol[G_contra]):
         """What was recorded so far counts as written no earlier than it is synced."""
         ...
 
-    def holds(self, log: G_contra) -> bool:
+    def holds(self, partition_log: G_contra) -> bool:
         """Whether its group was not removed meanwhile, nor made anew."""
         ...
 
-    def disown_trimmed(self, log: G_contra) -> None:
+    def disown_trimmed(self, partition_log: G_contra) -> None:
         """Deletes no file of the group any more but by a later trim. Raises InstallRefused."""
         ...
 
-    def spill_later(self, log: G_contra, step: Step) -> None:
+    def spill_later(self, partition_log: G_contra, step: Step) -> None:
         """Queues entries, a truncation, other segments, their names, or the end (None)."""
         ...
 

@@ -152,9 +152,9 @@ class Store:
         """An existing group's log. Raises KeyError."""
         return self._logs[partition_id]
 
-    def holds(self, log: PartitionLog) -> bool:
+    def holds(self, partition_log: PartitionLog) -> bool:
         """Whether its group was not removed meanwhile, nor made anew."""
-        return self._logs.get(log.id) is log
+        return self._logs.get(partition_log.id) is partition_log
 
     def create_log(self, partition_id: PartitionId) -> PartitionLog:
         """A new, empty log; it exists after a crash once the next flush is durable. Raises

@@ -32,7 +32,11 @@ async def test_each_rebalance_says_why_what_moved_and_how_long_it_paused(client,
     async def rebalances():
         return await client.get(f"{GROUP}/rebalances")
 
-    told = (await until(rebalances, lambda a: a.json["rebalances"][0]["cause"] == "expiry")).json
+    def is_over(answer):
+        newest = answer.json["rebalances"][0]
+        return (newest["cause"], newest["state"]) == ("expiry", "done")
+
+    told = (await until(rebalances, is_over)).json
 
     assert running["rebalances"][0]["state"] == "running"
     assert running["rebalances"][0]["ended_at"] is None

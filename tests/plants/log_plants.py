@@ -64,7 +64,7 @@ LOG_PLANTS = (
     ),
     Plant(
         "doubt-does-nothing",
-        "log.partition.log:PartitionLog.doubt",
+        "log.partition.log:PartitionLog.mark_suspect",
         nothing,
         "tests/unit/log/copy/test_transfer.py"
         "::test_where_nobody_can_tell_what_went_with_a_copy_the_log_is_suspect",
@@ -99,7 +99,7 @@ LOG_PLANTS = (
     ),
     Plant(
         "retired-forget",
-        "raft.host:RaftHost.retire_group",
+        "raft.host:RaftHost.retire_raft_group",
         _forgets_all,
         "tests/unit/raft/test_changes.py"
         "::test_retired_replica_keeps_its_term_and_vote_and_never_founds_the_group_again",

@@ -12,6 +12,14 @@ from goqueue.wire.errors import GoQueueError
 T = TypeVar("T")
 
 
+def is_cancelled() -> bool:
+    """Whether the current task was asked to end. An error that came at the same time may have taken
+    the place of the cancellation: TaskGroup of Python 3.11 raises the error, and so does cleaning
+    up that fails."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel these, and wait until they are over. How they end is seen, and told nobody."""
     waited = list(tasks)

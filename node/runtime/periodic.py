@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
-from goqueue.tasks import TaskSet
+from goqueue.tasks import TaskSet, is_cancelled
 
 
 class Periodic:
@@ -68,9 +68,8 @@ class Periodic:
             except Exception:  # noqa: BLE001 - the outermost loop of all such work
                 self.failures += 1
                 self._log.exception(self._failed)
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise asyncio.CancelledError from None  # which the error took the place of
+                if is_cancelled():
+                    raise asyncio.CancelledError from None
                 wait_s = self._retry_s
                 if wait_s is not None:
                     await asyncio.sleep(wait_s)

@@ -27,7 +27,7 @@ from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_opti
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms
-from goqueue.tasks import TaskSet
+from goqueue.tasks import TaskSet, is_cancelled
 from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
@@ -347,8 +347,7 @@ class AsyncConsumer:
                     if isawaitable(answer):
                         await answer
             except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+                if is_cancelled():
                     self.finish(message, error)
                     raise
                 self.finish(message, RuntimeError("what its handler waited for was cancelled"))
@@ -371,9 +370,8 @@ class AsyncConsumer:
                     self._receiving = work.create_task(intake.run())
             except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
                 self._fail(_first(errors))
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError  # which the error of a part had taken the place of
+            if is_cancelled():
+                raise asyncio.CancelledError
             await self._over.wait()
 
     def _ended(self, main: asyncio.Task[None]) -> None:

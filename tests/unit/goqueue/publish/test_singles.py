@@ -25,24 +25,14 @@ from goqueue.publish.singles import REQUEST_MESSAGES_MAX, Single, Singles
 from goqueue.wire.errors import NullValue
 from tests.one_node import eventually, serving
 from tests.unit.goqueue.conftest import QUICK
+from tests.unit.goqueue.counted import Counted
 from tests.unit.goqueue.server import FakeCluster, Fault
 
 CALLERS = 64
 
 
-class Counted:
-    """A client of a real node, and the requests that it makes."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self.client = client
-        self.requests: list[str] = []
-        request = client.transport.request
-
-        async def counted(method: str, path: str, **options: Any) -> Any:
-            self.requests.append(f"{method} {path}")
-            return await request(method, path, **options)
-
-        client.transport.request = counted  # type: ignore[method-assign]
+class Publishes(Counted):
+    """A client that publishes, and what it asked for."""
 
     @property
     def publishes(self) -> list[str]:
@@ -53,11 +43,11 @@ class Counted:
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Counted]:
+async def node() -> AsyncIterator[Publishes]:
     """With a topic of three partitions."""
     async with serving() as url, AsyncClient(url) as client:
         await client.create_topic("orders", partitions=3)
-        yield Counted(client)
+        yield Publishes(client)
 
 
 async def at_once(calls: Iterable[Awaitable[Published]]) -> list[Published | BaseException]:
@@ -77,7 +67,7 @@ def shared_requests() -> list[str]:
 # over a real node
 
 
-async def test_callers_at_the_same_time_share_their_requests(node: Counted) -> None:
+async def test_callers_at_the_same_time_share_their_requests(node: Publishes) -> None:
     published = await all_of(node.client.publish("orders", str(n)) for n in range(CALLERS))
 
     assert len({one.id for one in published}) == CALLERS
@@ -86,7 +76,7 @@ async def test_callers_at_the_same_time_share_their_requests(node: Counted) -> N
     assert len(node.publishes) == 2, node.requests  # the first, and all that came meanwhile
 
 
-async def test_a_lone_call_makes_one_request(node: Counted) -> None:
+async def test_a_lone_call_makes_one_request(node: Publishes) -> None:
     await node.client.publish("orders", "first")
     node.requests.clear()
 
@@ -95,7 +85,7 @@ async def test_a_lone_call_makes_one_request(node: Counted) -> None:
     assert len(node.requests) == 1
 
 
-async def test_calls_of_a_key_are_stored_in_their_order(node: Counted) -> None:
+async def test_calls_of_a_key_are_stored_in_their_order(node: Publishes) -> None:
     keys = [f"k{n % 16}" for n in range(CALLERS * 4)]
 
     published = await all_of(
@@ -108,7 +98,7 @@ async def test_calls_of_a_key_are_stored_in_their_order(node: Counted) -> None:
         assert offsets == sorted(offsets)
 
 
-async def test_a_topic_of_one_partition_stores_all_calls_in_their_order(node: Counted) -> None:
+async def test_a_topic_of_one_partition_stores_all_calls_in_their_order(node: Publishes) -> None:
     await node.client.create_topic("line", partitions=1)
 
     published = await all_of(
@@ -118,7 +108,7 @@ async def test_a_topic_of_one_partition_stores_all_calls_in_their_order(node: Co
     assert [one.offset for one in published] == list(range(CALLERS))
 
 
-async def test_calls_of_one_message_share_whichever_call_it_is(node: Counted) -> None:
+async def test_calls_of_one_message_share_whichever_call_it_is(node: Publishes) -> None:
     calls = [node.client.publish("orders", "a", partition=1) for _ in range(8)]
     many = [
         node.client.publish_many("orders", [OutgoingMessage("b", partition=1)]) for _ in range(8)
@@ -129,7 +119,7 @@ async def test_calls_of_one_message_share_whichever_call_it_is(node: Counted) ->
     assert len(node.publishes) == 2
 
 
-async def test_a_message_that_is_refused_fails_only_its_call(node: Counted) -> None:
+async def test_a_message_that_is_refused_fails_only_its_call(node: Publishes) -> None:
     values: list[str | None] = [str(n) for n in range(20)]
     values[7] = values[13] = None  # the topic is not compacted
 
@@ -141,7 +131,7 @@ async def test_a_message_that_is_refused_fails_only_its_call(node: Counted) -> N
     assert await node.values() == [value for value in values if value is not None]
 
 
-async def test_a_message_too_large_for_its_topic_fails_only_its_call(node: Counted) -> None:
+async def test_a_message_too_large_for_its_topic_fails_only_its_call(node: Publishes) -> None:
     values = [b"x"] * 10
     values[4] = bytes((1 << 20) + 1)
 
@@ -152,7 +142,7 @@ async def test_a_message_too_large_for_its_topic_fails_only_its_call(node: Count
     ]
 
 
-async def test_what_can_not_be_encoded_fails_only_its_call(node: Counted) -> None:
+async def test_what_can_not_be_encoded_fails_only_its_call(node: Publishes) -> None:
     messages = [OutgoingMessage(str(n), partition=0) for n in range(8)]
     messages[3] = OutgoingMessage("x", partition=0, message_id="")
     messages[5] = OutgoingMessage("\ud800", partition=0)
@@ -169,7 +159,7 @@ async def test_what_can_not_be_encoded_fails_only_its_call(node: Counted) -> Non
     assert await node.values() == ["0", "1", "2", "4", "6", "7"]
 
 
-async def test_what_is_no_message_takes_nothing_from_those_it_comes_with(node: Counted) -> None:
+async def test_what_is_no_message_takes_nothing_from_those_it_comes_with(node: Publishes) -> None:
     pairs: Any = (("a", b"b"),)  # of a message that was read; to be published they are a mapping
     odd = [
         OutgoingMessage("pairs", partition=0, headers=pairs),
@@ -206,7 +196,7 @@ async def test_halves_of_a_refused_request_are_not_sent_after_its_time() -> None
     ] * 8
 
 
-async def test_a_lone_call_that_can_not_be_encoded_raises_why(node: Counted) -> None:
+async def test_a_lone_call_that_can_not_be_encoded_raises_why(node: Publishes) -> None:
     with pytest.raises(UnicodeEncodeError):
         await node.client.publish("orders", "\ud800")
     with pytest.raises(PayloadTooLarge):
@@ -214,7 +204,7 @@ async def test_a_lone_call_that_can_not_be_encoded_raises_why(node: Counted) -> 
     assert node.publishes == []
 
 
-async def test_repeats_of_an_id_are_found_within_a_shared_request(node: Counted) -> None:
+async def test_repeats_of_an_id_are_found_within_a_shared_request(node: Publishes) -> None:
     published = await all_of(
         node.client.publish("orders", "x", message_id=f"m{n % 4}", partition=0) for n in range(16)
     )
@@ -224,7 +214,7 @@ async def test_repeats_of_an_id_are_found_within_a_shared_request(node: Counted)
     assert len(await node.values()) == 4
 
 
-async def test_delayed_messages_do_not_share(node: Counted) -> None:
+async def test_delayed_messages_do_not_share(node: Publishes) -> None:
     published = await all_of(
         node.client.publish("orders", "x", delay=60, partition=0) for _ in range(4)
     )
@@ -233,7 +223,7 @@ async def test_delayed_messages_do_not_share(node: Counted) -> None:
     assert len(node.publishes) == 4
 
 
-async def test_more_than_a_request_holds_is_sent_in_several(node: Counted) -> None:
+async def test_more_than_a_request_holds_is_sent_in_several(node: Publishes) -> None:
     count = REQUEST_MESSAGES_MAX + 2
 
     await all_of(node.client.publish("orders", "x", partition=0) for _ in range(count))

@@ -12,6 +12,7 @@ from goqueue import AsyncClient, Received, Settled, SettleFailed
 from goqueue.errors import BadRequest, Busy, Closed, GoQueueError, NoQuorum, NotInFlight
 from tests.one_node import eventually
 from tests.unit.goqueue.conftest import QUICK
+from tests.unit.goqueue.counted import Counted
 from tests.unit.goqueue.queue_cluster import QueueCluster
 from tests.unit.goqueue.queue_server import Cut, ScriptedServer, received, settled
 
@@ -20,19 +21,8 @@ SETTLE = "/groups/billing/settle"
 CALLERS = 64
 
 
-class Counted:
-    """A client of a real node, and the requests that it makes."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self.client = client
-        self.requests: list[str] = []
-        request = client.transport.request
-
-        async def counted(method: str, path: str, **options: Any) -> Any:
-            self.requests.append(f"{method} {path}")
-            return await request(method, path, **options)
-
-        client.transport.request = counted  # type: ignore[method-assign]
+class Settles(Counted):
+    """A client that settles what it received."""
 
     async def received(self, count: int, topic: str = "orders") -> list[Received]:
         """So many messages are published and received; what that asks is not counted."""
@@ -43,10 +33,10 @@ class Counted:
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Counted]:
+async def node() -> AsyncIterator[Settles]:
     async with QueueCluster().serve() as url, AsyncClient(url) as client:
         await client.create_topic("orders", partitions=1)
-        yield Counted(client)
+        yield Settles(client)
 
 
 async def told(calls: Iterable[Awaitable[Any]]) -> list[Any]:
@@ -56,7 +46,7 @@ async def told(calls: Iterable[Awaitable[Any]]) -> list[Any]:
 # over a real node
 
 
-async def test_acks_at_the_same_time_share_their_requests(node: Counted) -> None:
+async def test_acks_at_the_same_time_share_their_requests(node: Settles) -> None:
     messages = await node.received(CALLERS)
 
     results = await asyncio.gather(*(message.ack() for message in messages))
@@ -66,7 +56,7 @@ async def test_acks_at_the_same_time_share_their_requests(node: Counted) -> None
     assert max(one.committed_offset for one in results) == CALLERS
 
 
-async def test_a_lone_ack_is_a_request_at_once(node: Counted) -> None:
+async def test_a_lone_ack_is_a_request_at_once(node: Settles) -> None:
     (message,) = await node.received(1)
 
     await node.client.ack(message)
@@ -74,7 +64,7 @@ async def test_a_lone_ack_is_a_request_at_once(node: Counted) -> None:
     assert len(node.requests) == 1
 
 
-async def test_calls_for_one_message_share_whatever_they_do(node: Counted) -> None:
+async def test_calls_for_one_message_share_whatever_they_do(node: Settles) -> None:
     messages = await node.received(6)
 
     results = await told(
@@ -94,7 +84,7 @@ async def test_calls_for_one_message_share_whatever_they_do(node: Counted) -> No
     assert len(node.requests) == 2
 
 
-async def test_a_settle_that_is_refused_fails_only_its_call(node: Counted) -> None:
+async def test_a_settle_that_is_refused_fails_only_its_call(node: Settles) -> None:
     messages = await node.received(8)
     await messages[3].ack()
 
@@ -112,7 +102,7 @@ async def test_a_settle_that_is_refused_fails_only_its_call(node: Counted) -> No
     assert isinstance(results[8].results[0], NotInFlight)
 
 
-async def test_what_can_not_be_meant_is_refused_at_once(node: Counted) -> None:
+async def test_what_can_not_be_meant_is_refused_at_once(node: Settles) -> None:
     (message,) = await node.received(1)
 
     with pytest.raises(BadRequest):
@@ -123,7 +113,7 @@ async def test_what_can_not_be_meant_is_refused_at_once(node: Counted) -> None:
     assert node.requests == []
 
 
-async def test_partitions_do_not_wait_for_each_other(node: Counted) -> None:
+async def test_partitions_do_not_wait_for_each_other(node: Settles) -> None:
     await node.client.create_topic("wide", partitions=2)
     messages = [*await node.received(4, "wide"), *await node.received(4, "wide")]
 
@@ -133,7 +123,7 @@ async def test_partitions_do_not_wait_for_each_other(node: Counted) -> None:
     assert len(node.requests) == 4
 
 
-async def test_long_reasons_are_sent_within_a_servers_bound(node: Counted) -> None:
+async def test_long_reasons_are_sent_within_a_servers_bound(node: Settles) -> None:
     messages = await node.received(20)
 
     results = await asyncio.gather(*(message.nack("\x00" * 50_000) for message in messages))

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 from structlog.testing import capture_logs
 
 from node.runtime.periodic import Periodic
+from tests.one_node import eventually
 
 LOG = structlog.get_logger("tests")
 LONG_S = 3600.0
-
-
-async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
-    async with asyncio.timeout(deadline_s):
-        while not condition():  # noqa: ASYNC110 - any condition: there is no event to wait for
-            await asyncio.sleep(0.001)
 
 
 class Work:

@@ -85,16 +85,21 @@ async def test_a_job_that_fails_and_one_that_is_cancelled_let_the_next_go_on() -
 
 async def test_one_cancelled_in_the_turn_in_which_it_is_let_go_on_passes_its_turn_on() -> None:
     worker, jobs = Worker(), Jobs()
-    first = asyncio.create_task(worker.run("a", jobs.named("first")))
+
+    async def cancels_the_next_when_done() -> None:
+        await worker.run("a", jobs.named("first"))
+        gone.cancel()  # it was let go on just now, and has not run since
+
+    first = asyncio.create_task(cancels_the_next_when_done())
     await begun(jobs)
     gone = asyncio.create_task(worker.run("a", jobs.named("gone")))
     last = asyncio.create_task(worker.run("a", jobs.named("last")))
     await asyncio.sleep(0)
-    first.add_done_callback(lambda _: gone.cancel())
     jobs.may_end.set()
 
-    assert await last == "last"
-    assert gone.cancelled() and jobs.done == ["first", "last"]
+    assert await asyncio.wait_for(last, WAIT_S) == "last"
+    assert first.done() and gone.cancelled()
+    assert jobs.done == ["first", "last"]
 
 
 async def test_the_interpreter_is_handed_over_soon_while_a_job_runs_and_only_then() -> None:

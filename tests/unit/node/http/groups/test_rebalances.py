@@ -45,7 +45,7 @@ async def test_each_rebalance_says_why_what_moved_and_how_long_it_paused(client,
     assert last["members"] == [first["member_id"]]
     assert (joined["id"], joined["generation"], joined["state"]) == (2, 2, "done")
     assert joined["started_at"] == "2025-01-14T15:00:00.000Z"
-    assert joined["duration_ms"] == 10_000
+    assert 10_000 <= joined["duration_ms"] <= 11_000, "as soon as the expiry has committed"
     moves = {move["partition"]: move for one in (last, joined) for move in one["moves"]}
     pause_ms = moves[2].pop("pause_ms")
     assert 10_000 <= pause_ms <= 11_000

@@ -100,6 +100,12 @@ class NodeRecords:
             deadline_s=deadline_s,
         )
 
+    def leader_elsewhere(self, topic: str, partition: int) -> str | None:
+        found = self._cluster.state.topics.get(topic)
+        if found is None:
+            return None
+        return self._partitions.forwarder.leader_elsewhere(PartitionId(found.id, partition))
+
     async def read(
         self,
         topic: str,

@@ -164,8 +164,15 @@ class Receiving:
 
     # settling
 
-    async def settle(self, group: str, settles: Iterable[Settle]) -> list[SettleResult]:
-        """Settle many receipts at once, each on its own; the results are in their order.
+    async def settle(
+        self,
+        group: str,
+        settles: Iterable[Settle],
+        *,
+        partition: TopicPartition | None = None,
+    ) -> list[SettleResult]:
+        """Settle many receipts at once, each on its own; the results are in their order. Where all
+        are of one `partition`, its leader is asked directly, if it is known.
 
         Repeats itself where an answer was lost, which is safe: see `goqueue.models.settles`. Raises
         `BadRequest` on what can't be meant, before anything is sent.
@@ -177,9 +184,11 @@ class Receiving:
         for settle in todo:
             _check(settle)
         bodies = [settle.to_body() for settle in todo]
+        towards = None if partition is None else (partition.topic, partition.partition)
         results: list[SettleResult] = []
         for at in range(0, len(todo), SETTLES_MAX):
-            results += await self._settling.settle(group, bodies[at : at + SETTLES_MAX])
+            some = bodies[at : at + SETTLES_MAX]
+            results += await self._settling.settle(group, some, towards=towards)
         return results
 
     async def ack(self, messages: Leased | Iterable[Leased]) -> list[Settled]:

@@ -199,7 +199,9 @@ async def settle_all(
     if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
         body = {"results": msgspec.to_builtins(results), "settled": 0}
         return parts_failed_answer(failures, body)
-    return answer(SettleAnswer(results, len(outcomes) - len(failures)))
+    told_all = answer(SettleAnswer(results, len(outcomes) - len(failures)))
+    places = {(view.topic, view.partition) for view in outcomes if isinstance(view, SettleView)}
+    return call.tell_leader(told_all, *places.pop()) if len(places) == 1 else told_all
 
 
 def request_of(

@@ -20,6 +20,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
+from goqueue.wire.types import LEADER_HEADER
 from node.api.auth.keys import KeyBroker
 from node.api.auth.principal import Principal
 from node.api.broker import Broker
@@ -182,6 +183,13 @@ class Call:
         if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) > OFFSET_MAX:
             raise BadRequest(f"bad {name} {text[:40]!r}: want a number from 0")
         return int(text)
+
+    def tell_leader(self, told: web.Response, topic: str, partition: int) -> web.Response:
+        """An answer about one partition, with who leads it where that is another node."""
+        leader = self.broker.records.leader_elsewhere(topic, partition)
+        if leader is not None:
+            told.headers[LEADER_HEADER] = leader
+        return told
 
     async def partition_count(self, topic: str, at_least: int = 0) -> int:
         """The topic's partitions; the topic is created first where that is allowed. Fewer than

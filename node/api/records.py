@@ -126,6 +126,13 @@ class Records(Protocol):
         ...
 
     @scoped(known)
+    def pick_partition(self, topic: str, messages: int) -> int:
+        """The partition for so many messages that may go to any: the same one for some
+        milliseconds, then the one that has had the fewest of those that come through this node.
+        Raises `UnknownTopic`."""
+        ...
+
+    @scoped(known)
     def leader_elsewhere(self, topic: str, partition: int) -> str | None:
         """The node that leads the partition, as this one last heard; None where it is this one, or
         nobody knows of any."""

@@ -33,6 +33,7 @@ from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
 from node.http.budget.slices import SHARE, SLICE_BYTES, Share, Slices, Worker
 from node.http.request.body import HeldBody
+from node.http.request.turn import OneTurn
 from node.http.text import json
 from node.http.text.errors import decoded_too_large
 from node.http.text.pieces import encode, weigh
@@ -92,12 +93,7 @@ class Shared:
     lines: Lines = field(default_factory=Lines)
     slices: Slices = field(default_factory=Slices)
     worker: Worker = field(default_factory=Worker)
-    turn: int = 0
-    """Moves on with every request that needs a partition chosen: round robin."""
-
-    def next_turn(self) -> int:
-        self.turn += 1
-        return self.turn
+    turn: OneTurn = field(default_factory=OneTurn)
 
 
 class Call:

@@ -67,6 +67,8 @@ async def _measure(folder: Path, seconds: float) -> None:
     names = "".join(f"{name:>9}" for name in COUNTED)
     print(f"{'a message of':<44}{'msg/s':>9}{names}{'CPU us':>9}")
     with DevCluster(3, folder) as cluster:
+        async with AsyncClient(cluster.urls) as client:
+            await client.admin.finish_upgrade()
         idle = await _idle(cluster, seconds)
         for number, (path, work) in enumerate(_PATHS.items()):
             topic = f"costs-{number}"
@@ -149,14 +151,16 @@ def _library(callers: int) -> Work:
     return work
 
 
-def _turns(consumers: int) -> Work:
+def _turns(consumers: int, *, rides: bool = False) -> Work:
     ends: list[int] = []
 
     async def work(cluster: DevCluster, topic: str, seconds: float) -> Load:
         if not ends:  # the warm-up
             ends.extend(await fill(cluster, topic, STORED))
             return Load(0, 0.0, 0.0, 0, [])
-        return await receive(cluster, topic, ends, limit=1, connections=consumers, seconds=seconds)
+        return await receive(
+            cluster, topic, ends, limit=1, connections=consumers, seconds=seconds, rides=rides
+        )
 
     return work
 
@@ -168,6 +172,8 @@ _PATHS: dict[str, Work] = {
     "publish, the library, callers: 64": _library(64),
     "receive + ack 1, raw HTTP, consumers: 1": _turns(1),
     "receive + ack 1, raw HTTP, consumers: 8": _turns(8),
+    "ack with the next receive, consumers: 1": _turns(1, rides=True),
+    "ack with the next receive, consumers: 8": _turns(8, rides=True),
 }
 
 

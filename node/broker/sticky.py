@@ -17,13 +17,14 @@ from goqueue.wire.types import PartitionId, TopicId
 
 STAY_S = 0.005
 """A partition is left after so long."""
-SHARE_S = 0.15
+SHARE_S = 0.18
 """Of what each gets in a second, the most that it gets at a time. No two partitions are further
 apart than that, so a second's shares differ by less than a fifth. Where that is less than one
 message, each goes to the next partition."""
-PER_S_MIN = 333.0
-"""Slower messages share as if there were so many: a third of the thousand from which on shares are
-promised, as three nodes take them."""
+PER_S_MIN = 500.0
+"""Slower messages share as if there were so many. Shares are promised from 1,000 messages a second
+on: three nodes that a third each comes through are further apart by chance than one may be alone,
+and hardly ever all in one direction."""
 RATE_S = 0.25
 """How long messages are counted for their rate."""
 TOPICS_MAX = 10_000

@@ -90,6 +90,23 @@ def test_requests_of_all_sizes_are_counted_by_their_messages(partitions: StickyP
     assert all(0.8 * fair <= messages <= 1.2 * fair for messages in sums.values()), sums
 
 
+@pytest.mark.parametrize("per_s", [1_000, 2_500])
+@pytest.mark.parametrize("at_once", [7, 21])
+def test_bursts_through_three_nodes_leave_each_its_share_too(
+    leaders: Leaders, per_s: int, at_once: int
+) -> None:
+    found: list[tuple[float, int, int]] = []
+    for number in range(3):
+        node = StickyPartitions(leaders.led_here, random.Random(number))
+        begin_s = 0.01 * number
+        found += run(node, 6, per_s / 3, 4.0, begin_s=begin_s, at_once=at_once)
+
+    for from_s in (1.0, 1.7, 2.4):
+        sums = shares(found, from_s, from_s + 1.0)
+        fair = sum(sums.values()) / 6
+        assert all(0.8 * fair <= messages <= 1.2 * fair for messages in sums.values()), sums
+
+
 def test_what_comes_at_once_goes_together(partitions: StickyPartitions) -> None:
     run(partitions, 6, 10_000, 1.0, at_once=64)
 

@@ -81,7 +81,6 @@ class RaftGroup:
         host: RaftGroupHost,
         *,
         voters: Sequence[Voter],
-        learners: Sequence[NodeId] = (),
         preferred: NodeId | None = None,
     ) -> None:
         founders = Configuration(tuple(voters))
@@ -98,7 +97,7 @@ class RaftGroup:
         self.outbox = outbox = parts.outbox(state, timer)
         self.proposals = proposals = parts.proposals(state, self.log_time)
         self.roles = roles = parts.roles(state, server, timer, outbox, proposals)
-        self.membership = membership = parts.membership(state, roles, founders, learners)
+        self.membership = membership = parts.membership(state, roles, founders)
         self.suspect = suspect = parts.suspect(state, outbox)
         self.following = parts.following(state, roles, outbox, membership, suspect)
         self.replication = parts.replication(state, roles, membership, self.log_time)

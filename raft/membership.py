@@ -44,16 +44,12 @@ class Membership:
     on_voters: Callable[[Configuration], None] = staticmethod(lambda _committed: None)
     """Told each configuration once it is applied, in the log's order."""
 
-    def __init__(
-        self, state: State, roles: Roles, founders: Configuration, readers: Sequence[NodeId]
-    ) -> None:
+    def __init__(self, state: State, roles: Roles, founders: Configuration) -> None:
         self._state = state
         self._log = state.log
         self._host = state.host
         self._roles = roles
         self._configurations = [founders]
-        self._readers = set(readers)
-        """Nodes beside the configuration that receive entries of this node while it leads."""
         self._strangers: dict[NodeId, Peer] = {}
         """Nodes that spoke though no configuration known here names them."""
 
@@ -180,7 +176,7 @@ class Membership:
         """Those that receive entries of this node while it leads, in a fixed order."""
         state, configuration = self._state, self.configuration
         voters = {voter.node for voter in configuration.voters}
-        named = {member.node for member in configuration.members} | self._readers
+        named = {member.node for member in configuration.members}
         named.discard(state.node)
         for node in [node for node in state.peers if node not in named]:
             self._drop_peer(state.peers.pop(node))
@@ -243,14 +239,6 @@ class Membership:
         peer.connected = False
         self._host.release(node, peer.reset())
         return peer
-
-    def add_reader(self, node: NodeId) -> None:
-        """From now on this node receives entries, too, in no configuration. Idempotent."""
-        if node not in self._readers and node != self._state.node:
-            self._readers.add(node)
-            self._set_peers()
-            if self._state.is_leader:
-                self._host.wake()
 
 
 class Propose(Protocol):

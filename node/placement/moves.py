@@ -168,10 +168,6 @@ class ReplicaMoves:
             for row in answer.rows
         }
 
-    async def ask_problems(self) -> dict[str, str]:
-        """As `problems`, from any node. Raises GoQueueError."""
-        return (await self._ask_leader()).problems
-
     # what is to be done
 
     def look(self) -> float:

@@ -27,7 +27,7 @@ class RaftHost:
     """The groups of a node, in the loop's thread. Takes `store.on_durable` for itself.
 
     `on_failed(raft_group, error)` is called when a replica has stopped itself;
-    `on_snapshot_due(raft_group)` when enough was applied that `raft_group.take_snapshot()` is worth
+    `on_snapshot_due(raft_group)` when enough was applied that `apply.take_snapshot()` is worth
     running; `on_configured(raft_group)` when another configuration is in force, or the one in force
     has committed. `copies_to_learners(raft_group)` says whether learners that hold nothing begin
     with a copy that the node makes; they are `behind` until they have it, and are sent what

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from goqueue.wire.types import Index, NodeId
+from goqueue.wire.types import Index, NodeId, Voter
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged
 from raft.configuration import (
@@ -21,10 +21,17 @@ from raft.configuration import (
     Configuration,
     Promote,
     encode_configuration,
+    encode_voters,
     read_configuration,
     with_index,
 )
-from raft.errors import ChangeUnderWay, NotCaughtUp, NotLeader, Unsafe
+from raft.errors import (
+    ChangeUnderWay,
+    ConfigurationMismatch,
+    NotCaughtUp,
+    NotLeader,
+    Unsafe,
+)
 from raft.peer import Peer
 from raft.roles import Roles
 from raft.state import Proposed, State
@@ -49,6 +56,7 @@ class Membership:
         self._log = state.log
         self._host = state.host
         self._roles = roles
+        self._founders = founders
         self._configurations = [founders]
         self._strangers: dict[NodeId, Peer] = {}
         """Nodes that spoke though no configuration known here names them."""
@@ -59,6 +67,11 @@ class Membership:
     def configuration(self) -> Configuration:
         """The one in force here: its index, its voters and its learners."""
         return self._configurations[-1]
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """The voters of the configuration in force."""
+        return self.configuration.voters
 
     @property
     def before(self) -> Configuration:
@@ -81,6 +94,17 @@ class Membership:
         return next(one for one in reversed(self._configurations) if one.index <= applied)
 
     # -- how one comes into force
+
+    def check_founders(self) -> None:
+        """Raises ConfigurationMismatch where the log was begun with other voters."""
+        log, founders = self._log, self._founders.voters
+        if log.first_index != 1 or log.last_index < 1 or not founders:
+            return
+        entry = log.entries(Index(1), max_count=1)[0]
+        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(founders):
+            raise ConfigurationMismatch(
+                f"group {self._state.id} was created with other voters than {founders}"
+            )
 
     def begin_from(self, configuration: Configuration) -> None:
         """A snapshot carries this one."""
@@ -267,7 +291,13 @@ class Changes:
         self._caught_up = caught_up
 
     def change(self, change: Change, callback: Proposed, *, epoch: int = 0) -> Index:
-        """As `RaftGroup.change`."""
+        """Appends the configuration that this makes; it is in force at once. Its entry's index.
+        Its epoch is this one, or that of the configuration before, whichever is later.
+
+        The callback tells, exactly once, how it ended, as `RaftGroup.propose`'s does. Raises
+        NotLeader, ChangeUnderWay, NotCaughtUp, ChangeRefused; nothing was appended then. A leader
+        that removes itself leads until that has committed, and then hands over.
+        """
         state, membership = self._state, self._membership
         if not state.is_ready_leader:
             raise NotLeader(None if state.is_leader else state.leader_node)

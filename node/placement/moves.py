@@ -206,7 +206,7 @@ class ReplicaMoves:
         found = []
         for host in self._led_here():
             known = layout.configuration(host.id)
-            if known is not None and known.index < host.raft_group.configuration_before.index:
+            if known is not None and known.index < host.raft_group.membership.before.index:
                 found.append((host.id, self._partitions.seen(host)))
         return found
 

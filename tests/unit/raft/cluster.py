@@ -409,14 +409,14 @@ class Cluster:
         def answer(outcome: Outcome, result: object, index: Index) -> None:
             self.answers.append((repr(change).encode(), outcome, result, index))
 
-        return self.raft_group(on or self.elect()).change(change, answer)
+        return self.raft_group(on or self.elect()).changes.change(change, answer)
 
     def voting(self, name: str) -> str:
         """The voters of the configuration in force on this node, in one word."""
-        return "".join(voter.node for voter in self.raft_group(name).configuration.voters)
+        return "".join(voter.node for voter in self.raft_group(name).membership.voters)
 
     def learning(self, name: str) -> str:
-        return "".join(one.node for one in self.raft_group(name).configuration.learners)
+        return "".join(one.node for one in self.raft_group(name).membership.configuration.learners)
 
     def outcomes(self, body: bytes) -> list[Outcome]:
         return [outcome for text, outcome, _result, _index in self.answers if text == body]

@@ -196,10 +196,10 @@ def test_local_snapshot_shortens_what_is_applied_again() -> None:
         cluster.propose(b"%d" % number)
     cluster.settle()
     name = cluster.followers()[0]
-    work = cluster.raft_group(name).take_snapshot()
+    work = cluster.raft_group(name).apply.take_snapshot()
     assert work is not None
     work.run()
-    assert cluster.raft_group(name).take_snapshot() is None
+    assert cluster.raft_group(name).apply.take_snapshot() is None
     applied = cluster.raft_group(name).applied_index
 
     cluster.kill(name, power=True)
@@ -217,7 +217,7 @@ def test_a_replica_whose_state_can_not_be_read_is_damaged_and_to_be_copied() -> 
         cluster.propose(b"%d" % number)
     cluster.settle()
     name = cluster.followers()[0]
-    work = cluster.raft_group(name).take_snapshot()
+    work = cluster.raft_group(name).apply.take_snapshot()
     assert work is not None
     work.run()
     node = cluster.nodes[name]
@@ -253,7 +253,7 @@ def test_snapshot_is_due_after_so_many_entries_and_not_before_it_is_durable() ->
 
     assert cluster.raft_group(leader) in due
     assert cluster.raft_group(leader).applied_index == 16
-    assert cluster.raft_group(leader).take_snapshot() is None
+    assert cluster.raft_group(leader).apply.take_snapshot() is None
 
 
 def test_stop_releases_everything_and_is_idempotent() -> None:

@@ -13,7 +13,7 @@ from node.http.budget.handover import QUICK_S, quick_handover
 from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, Worker, in_thread
 from node.http.request.body import OFF_LOOP_BYTES, off_loop
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Jobs:

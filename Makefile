@@ -207,7 +207,7 @@ chaos-groups: setup-dev
 chaos-rolling: setup-dev
 	$(BIN)/python -m tests.chaos --rolling
 
-## bench         rewrite docs/benchmarks.md from measurements on this machine
+## bench         rewrite docs/reference/benchmarks.md from measurements on this machine
 bench: setup-dev
 	$(BIN)/python -m benchmarks
 

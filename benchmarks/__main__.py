@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick]`: measure this machine and write docs/benchmarks.md."""
+"""`python -m benchmarks [--quick]`: measure this machine and write docs/reference/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--no-peers", action="store_true", help="leave out RabbitMQ and Redis")
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
-    parser.add_argument("--write", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--write", type=Path, default=ROOT / "docs/reference/benchmarks.md")
     given = parser.parse_args()
     if sys.platform != "linux":
         parser.error("the CPU and memory of processes are read from /proc, which only Linux has")

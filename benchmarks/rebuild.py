@@ -249,7 +249,9 @@ def _compare(cluster: DevCluster, victim: int) -> int:
                 )
             )
             sealed = [segment for segment in log.segments() if segment.sealed]
-            hashes.append({one.first_index: log.segment_hash(one.first_index) for one in sealed})
+            hashes.append(
+                {one.first_index: log.disk_segments.hash(one.first_index) for one in sealed}
+            )
         finally:
             store.close()
     others = [found for number, found in enumerate(hashes) if number != victim]

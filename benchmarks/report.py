@@ -1,4 +1,4 @@
-"""Rows of figures with their targets, on the terminal and in docs/benchmarks.md."""
+"""Rows of figures with their targets, on the terminal and in docs/reference/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 All three answer the same query in the same session, over and over; each answer, a count, a sum of
 lengths and a sum of checksums, must equal what was published. The figures take the section
-about Spark in docs/benchmarks.md, which `make bench` leaves as it is.
+about Spark in docs/reference/benchmarks.md, which `make bench` leaves as it is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
-    parser.add_argument("--write", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--write", type=Path, default=ROOT / "docs/reference/benchmarks.md")
     given = parser.parse_args()
     report, began = Report(), time.monotonic()
     folder = given.data.resolve() / "spark"

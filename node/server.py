@@ -31,7 +31,6 @@ from node.runtime.logs import configure_logging
 from node.runtime.stored_level import OtherLevel, stored_levels
 
 EXIT_OK = 0
-EXIT_FAILED = 1
 EXIT_CANNOT_START = 3
 EXIT_OTHER_LEVEL = 78
 """EX_CONFIG: this version does not speak the feature level that its cluster has finished. Starting

@@ -13,8 +13,11 @@ shared state. No part reads a clock, a socket or a random source of its own: all
 - `proposals`, `apply`: what callers append, and how they learn its outcome; `log_time`: its times.
 - `read_index`, `transfer`: linearizable reads, and handing leadership over.
 - `configuration`, `membership`: who belongs to a group, and how that changes.
-- `group` wires the parts; `host` carries all groups of a node; `frames` are their messages, and
-  `link/` brings them to other nodes.
+- `group` wires the parts. Whoever asks about a replica asks the part that knows
+  (`raft_group.membership.voters`, `raft_group.transfer.start`); the group itself answers who leads,
+  and how far it is.
+- `host` carries all groups of a node; `frames` are their messages, and `link/` brings them to other
+  nodes.
 
 `docs/internals/raft-holes.md` tells what PySyncObj does wrong, and which part closes it.
 """

@@ -31,7 +31,6 @@ HEARTBEAT_GROUP = PartitionId(TopicId(0, 0), 0xFFFF_FFFF)
 """The address of coalesced heartbeats on the link: no group has it."""
 
 HEAD = struct.Struct("<BBHQ")
-HEAD_BYTES = HEAD.size
 _APPEND = struct.Struct("<BBHQQQQI")
 APPEND_BYTES = _APPEND.size
 _ACK = struct.Struct("<BBHQQQQ")

@@ -7,29 +7,28 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from goqueue.wire.types import Incarnation, Index, NodeId, PartitionId, Term, Voter
-from log.entry import EntryKind
+from goqueue.wire.types import Index, NodeId, PartitionId, Term, Voter
 from log.errors import FrameDamaged, LogError
 from raft.apply import Apply
-from raft.configuration import Change, Configuration, encode_voters
+from raft.configuration import Configuration
 from raft.election import Election, Leadership
 from raft.errors import ConfigurationMismatch, FrameMalformed
 from raft.following import Following, Suspect
 from raft.frames import FrameKind
 from raft.heartbeats import Heartbeats
-from raft.interfaces import Environment, Log, RaftGroupHost, SnapshotWork, StateMachine
+from raft.interfaces import Environment, Log, RaftGroupHost, StateMachine
 from raft.log_time import LogClock, LogTime
 from raft.membership import Changes, Membership
 from raft.outbox import Outbox
 from raft.peer import Peer
 from raft.proposals import Proposals
-from raft.read_index import Read, ReadIndex
+from raft.read_index import ReadIndex
 from raft.replication import Replication
 from raft.roles import Roles
 from raft.state import NEVER, Proposed, State
 from raft.syncobj import Server
 from raft.timer import ElectionTimer
-from raft.transfer import Transfer, Transferred
+from raft.transfer import Transfer
 from raft.voting import Voting
 
 logger = logging.getLogger("raft")
@@ -81,13 +80,11 @@ class RaftGroup:
         host: RaftGroupHost,
         *,
         voters: Sequence[Voter],
-        learners: Sequence[NodeId] = (),
         preferred: NodeId | None = None,
     ) -> None:
         founders = Configuration(tuple(voters))
         if not founders.is_sound():
             raise ConfigurationMismatch(f"group {id}: voters {founders.voters}")
-        self._founders = founders
         parts = self.parts
         self.state = state = parts.state(id, environment, log, machine, host)
         self.log_time = LogTime(
@@ -98,7 +95,7 @@ class RaftGroup:
         self.outbox = outbox = parts.outbox(state, timer)
         self.proposals = proposals = parts.proposals(state, self.log_time)
         self.roles = roles = parts.roles(state, server, timer, outbox, proposals)
-        self.membership = membership = parts.membership(state, roles, founders, learners)
+        self.membership = membership = parts.membership(state, roles, founders)
         self.suspect = suspect = parts.suspect(state, outbox)
         self.following = parts.following(state, roles, outbox, membership, suspect)
         self.replication = parts.replication(state, roles, membership, self.log_time)
@@ -122,10 +119,7 @@ class RaftGroup:
         server.on_role = self.leadership.on_role
         server.on_granted = self.voting.grant
         server.on_leading = self.replication.send
-        self._receivers = self._who_receives()
-
-    def _who_receives(self) -> dict[int, Callable[[Peer, memoryview], None]]:
-        return {
+        self._receivers: dict[int, Callable[[Peer, memoryview], None]] = {
             FrameKind.APPEND: self.following.on_append,
             FrameKind.ACK: self.replication.on_ack,
             FrameKind.VOTE: self.voting.on_vote,
@@ -142,7 +136,7 @@ class RaftGroup:
     def start(self) -> None:
         """Restores the local state snapshot and waits for a leader, or for none."""
         state, log = self.state, self.state.log
-        self._check_founders()
+        self.membership.check_founders()
         self.apply.restore_snapshot()
         self.membership.load()
         if log.suspect and log.last_index:
@@ -156,16 +150,6 @@ class RaftGroup:
             self.timer.set(state.now())
         else:
             self.timer.rest()
-
-    def _check_founders(self) -> None:
-        log, founders = self.state.log, self._founders.voters
-        if log.first_index != 1 or log.last_index < 1 or not founders:
-            return
-        entry = log.entries(Index(1), max_count=1)[0]
-        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(founders):
-            raise ConfigurationMismatch(
-                f"group {self.id} was created with other voters than {founders}"
-            )
 
     def fail(self, error: Exception) -> None:
         """Stops this replica because what it stands on has failed."""
@@ -262,39 +246,6 @@ class RaftGroup:
             self.roles.fail(error)
             raise
 
-    def change(self, change: Change, callback: Proposed, *, epoch: int = 0) -> Index:
-        """Appends the configuration that this makes; it is in force at once. Its entry's index.
-        Its epoch is this one, or that of the configuration before, whichever is later.
-
-        The callback tells, exactly once, how it ended, as `propose`'s does. Raises NotLeader,
-        ChangeUnderWay, NotCaughtUp, ChangeRefused; nothing was appended then. A leader that removes
-        itself leads until that has committed, and then hands over.
-        """
-        return self.changes.change(change, callback, epoch=epoch)
-
-    def read_index(self, callback: Read) -> None:
-        """Calls back with (True, index) once this node is known to have led after this call.
-
-        All entries up to the index are applied then. (False, 0) if it does not lead, is not ready,
-        loses leadership, or no majority answers in time. Fires exactly once.
-        """
-        self.reads.ask(callback)
-
-    def transfer_leadership(
-        self, to: NodeId | None = None, callback: Transferred | None = None
-    ) -> None:
-        """Lets another voter lead: `to`, or the connected one that is furthest ahead.
-
-        Proposals are refused from now on, until it is over. The callback tells whether leadership
-        was handed over; if not, this node leads on.
-        """
-        self.transfer.start(to, callback)
-
-    def take_snapshot(self, *, again: bool = False) -> SnapshotWork | None:
-        """The applied state as work for any thread; None while it is ahead of what is durable, and
-        where the newest snapshot is as new, unless it is to be stored `again`."""
-        return self.apply.take_snapshot(again=again)
-
     # -- what others may know
 
     @property
@@ -304,11 +255,6 @@ class RaftGroup:
     @property
     def node(self) -> NodeId:
         return self.state.node
-
-    @property
-    def incarnation(self) -> Incarnation:
-        """Of the data directory that this replica is in."""
-        return self.state.me.incarnation
 
     @property
     def failed(self) -> Exception | None:
@@ -361,85 +307,3 @@ class RaftGroup:
     def deadline(self) -> float:
         """When the election timer is due, in the scheduler's time."""
         return NEVER if self.state.halted else self.state.deadline
-
-    @property
-    def has_quorum(self) -> bool:
-        """Whether a majority of the voters can be reached: a leader's by answers, else by links."""
-        return self.election.has_quorum
-
-    @property
-    def hears_leader(self) -> bool:
-        """Whether a leader is alive as far as this node can know: who has no vote goes on naming
-        the last one, however long it is silent."""
-        return self.voting.hears_leader()
-
-    @property
-    def was_asked_to_lead(self) -> bool:
-        """Whether the last campaign was the former leader's wish."""
-        return self.voting.was_asked_to_lead
-
-    @property
-    def configuration(self) -> Configuration:
-        """The one in force here: its index, its voters and its learners."""
-        return self.membership.configuration
-
-    @property
-    def configuration_before(self) -> Configuration:
-        """The newest one that is known here to be committed."""
-        return self.membership.before
-
-    @property
-    def configuration_committed(self) -> bool:
-        """Whether the one in force is known here to be committed: it will stay."""
-        return self.membership.is_committed
-
-    @property
-    def on_voters(self) -> Callable[[Configuration], None]:
-        """Told each configuration once it is applied, in the log's order."""
-        return self.membership.on_voters
-
-    @on_voters.setter
-    def on_voters(self, told: Callable[[Configuration], None]) -> None:
-        self.membership.on_voters = told
-
-    @property
-    def voters(self) -> tuple[Voter, ...]:
-        """The voters of the configuration in force."""
-        return self.membership.configuration.voters
-
-    @property
-    def refused(self) -> bool:
-        """Whether the configuration names this node with another data directory."""
-        return self.membership.is_refused
-
-    def log_time_ms(self) -> int:
-        """Log time in milliseconds: a leader's now, never back; elsewhere the newest entry's."""
-        return self.log_time.now_ms()
-
-    @property
-    def replicated_bytes(self) -> int:
-        """Bytes of entries sent to other replicas."""
-        return self.replication.replicated_bytes
-
-    def matches(self) -> dict[NodeId, Index]:
-        """On a leader, what each voter is known to hold durably; elsewhere only this node's."""
-        return self.replication.matches()
-
-    def match_of(self, node: NodeId) -> Index:
-        """On a leader, what a replica is known to hold durably, voter or not."""
-        return self.replication.match_of(node)
-
-    def caught_up(self, node: NodeId) -> bool:
-        """Whether this leader knows that this replica keeps up, so that it may be promoted."""
-        return self.replication.caught_up(node)
-
-    def in_step(self, node: NodeId) -> bool:
-        """Whether this leader has sent this replica all there is, and is answered: what it may
-        lack is on its way. Of itself: whether it can read what it holds."""
-        return self.replication.in_step(node)
-
-    @property
-    def trim_limit(self) -> Index:
-        """The newest index that every voter has and has applied here: trim no further."""
-        floor = min(self.matches().values()) if self.is_leader else 0
-        return Index(min(floor, self.applied_index))

@@ -27,7 +27,7 @@ class RaftHost:
     """The groups of a node, in the loop's thread. Takes `store.on_durable` for itself.
 
     `on_failed(raft_group, error)` is called when a replica has stopped itself;
-    `on_snapshot_due(raft_group)` when enough was applied that `raft_group.take_snapshot()` is worth
+    `on_snapshot_due(raft_group)` when enough was applied that `apply.take_snapshot()` is worth
     running; `on_configured(raft_group)` when another configuration is in force, or the one in force
     has committed. `copies_to_learners(raft_group)` says whether learners that hold nothing begin
     with a copy that the node makes; they are `behind` until they have it, and are sent what
@@ -74,7 +74,6 @@ class RaftHost:
         id: PartitionId,
         voters: Sequence[Voter],
         state: StateMachine,
-        learners: Sequence[NodeId] = (),
         bootstrap: bool = False,
         *,
         created_ms: int = 0,
@@ -87,8 +86,8 @@ class RaftHost:
         data directory is named in `voters` and its log is empty and was never retired, it writes
         the creating entry, with `created_ms`, which must be the same on all nodes. Every other
         empty replica joins: it neither votes nor campaigns until it is a voter that has caught up.
-        `learners` receive entries beside the configuration. `preferred` wins the first election if
-        it is there. Raises ValueError if the group runs already, ConfigurationMismatch, Unsafe.
+        `preferred` wins the first election if it is there. Raises ValueError if the group runs
+        already, ConfigurationMismatch, Unsafe.
         """
         if id in self._handles or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
@@ -112,7 +111,6 @@ class RaftHost:
             state,
             handle,
             voters=voters,
-            learners=learners,
             preferred=preferred,
         )
         self._handles[id] = self._by_key[key] = handle
@@ -164,11 +162,6 @@ class RaftHost:
             self._timer = None
         for id in list(self._handles):
             self.stop_raft_group(id)
-
-    def fail(self, error: Exception) -> None:
-        """The store has failed: every replica stops itself, so that others can take over."""
-        for raft_group in self.raft_groups():
-            raft_group.fail(error)
 
     def raft_group(self, id: PartitionId) -> RaftGroup:
         """A running replica. Raises KeyError."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from goqueue.wire.types import Index, NodeId
+from goqueue.wire.types import Index, NodeId, Voter
 from log.entry import Entry, EntryKind
 from log.errors import EntryDamaged
 from raft.configuration import (
@@ -21,10 +21,17 @@ from raft.configuration import (
     Configuration,
     Promote,
     encode_configuration,
+    encode_voters,
     read_configuration,
     with_index,
 )
-from raft.errors import ChangeUnderWay, NotCaughtUp, NotLeader, Unsafe
+from raft.errors import (
+    ChangeUnderWay,
+    ConfigurationMismatch,
+    NotCaughtUp,
+    NotLeader,
+    Unsafe,
+)
 from raft.peer import Peer
 from raft.roles import Roles
 from raft.state import Proposed, State
@@ -44,16 +51,13 @@ class Membership:
     on_voters: Callable[[Configuration], None] = staticmethod(lambda _committed: None)
     """Told each configuration once it is applied, in the log's order."""
 
-    def __init__(
-        self, state: State, roles: Roles, founders: Configuration, readers: Sequence[NodeId]
-    ) -> None:
+    def __init__(self, state: State, roles: Roles, founders: Configuration) -> None:
         self._state = state
         self._log = state.log
         self._host = state.host
         self._roles = roles
+        self._founders = founders
         self._configurations = [founders]
-        self._readers = set(readers)
-        """Nodes beside the configuration that receive entries of this node while it leads."""
         self._strangers: dict[NodeId, Peer] = {}
         """Nodes that spoke though no configuration known here names them."""
 
@@ -63,6 +67,11 @@ class Membership:
     def configuration(self) -> Configuration:
         """The one in force here: its index, its voters and its learners."""
         return self._configurations[-1]
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """The voters of the configuration in force."""
+        return self.configuration.voters
 
     @property
     def before(self) -> Configuration:
@@ -85,6 +94,17 @@ class Membership:
         return next(one for one in reversed(self._configurations) if one.index <= applied)
 
     # -- how one comes into force
+
+    def check_founders(self) -> None:
+        """Raises ConfigurationMismatch where the log was begun with other voters."""
+        log, founders = self._log, self._founders.voters
+        if log.first_index != 1 or log.last_index < 1 or not founders:
+            return
+        entry = log.entries(Index(1), max_count=1)[0]
+        if entry.kind == EntryKind.VOTERS and bytes(entry.body) != encode_voters(founders):
+            raise ConfigurationMismatch(
+                f"group {self._state.id} was created with other voters than {founders}"
+            )
 
     def begin_from(self, configuration: Configuration) -> None:
         """A snapshot carries this one."""
@@ -180,7 +200,7 @@ class Membership:
         """Those that receive entries of this node while it leads, in a fixed order."""
         state, configuration = self._state, self.configuration
         voters = {voter.node for voter in configuration.voters}
-        named = {member.node for member in configuration.members} | self._readers
+        named = {member.node for member in configuration.members}
         named.discard(state.node)
         for node in [node for node in state.peers if node not in named]:
             self._drop_peer(state.peers.pop(node))
@@ -244,14 +264,6 @@ class Membership:
         self._host.release(node, peer.reset())
         return peer
 
-    def add_reader(self, node: NodeId) -> None:
-        """From now on this node receives entries, too, in no configuration. Idempotent."""
-        if node not in self._readers and node != self._state.node:
-            self._readers.add(node)
-            self._set_peers()
-            if self._state.is_leader:
-                self._host.wake()
-
 
 class Propose(Protocol):
     """Appends an entry on the leader, as `RaftGroup.propose` does."""
@@ -279,7 +291,13 @@ class Changes:
         self._caught_up = caught_up
 
     def change(self, change: Change, callback: Proposed, *, epoch: int = 0) -> Index:
-        """As `RaftGroup.change`."""
+        """Appends the configuration that this makes; it is in force at once. Its entry's index.
+        Its epoch is this one, or that of the configuration before, whichever is later.
+
+        The callback tells, exactly once, how it ended, as `RaftGroup.propose`'s does. Raises
+        NotLeader, ChangeUnderWay, NotCaughtUp, ChangeRefused; nothing was appended then. A leader
+        that removes itself leads until that has committed, and then hands over.
+        """
         state, membership = self._state, self._membership
         if not state.is_ready_leader:
             raise NotLeader(None if state.is_leader else state.leader_node)

@@ -42,7 +42,11 @@ class ReadIndex:
         return self._round
 
     def ask(self, callback: Read) -> None:
-        """As `RaftGroup.read_index`."""
+        """Calls back with (True, index) once this node is known to have led after this call.
+
+        All entries up to the index are applied then. (False, 0) if it does not lead, is not ready,
+        loses leadership, or no majority answers in time. Fires exactly once.
+        """
         state = self._state
         if not state.is_leader or state.ready_term != state.term:
             callback(False, Index(0))

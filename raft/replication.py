@@ -198,6 +198,12 @@ class Replication:
             name: Index(match) for name, match in zip(state.voters, state.matched(), strict=True)
         }
 
+    @property
+    def trim_limit(self) -> Index:
+        """The newest index that every voter has and has applied here: trim no further."""
+        floor = min(self.matches().values()) if self._state.is_leader else 0
+        return Index(min(floor, self._state.applied_index))
+
     def match_of(self, node: NodeId) -> Index:
         """On a leader, what a replica is known to hold durably, voter or not."""
         peer = self._state.peers.get(node)

@@ -36,7 +36,11 @@ class Transfer:
         return self._handover is not None
 
     def start(self, to: NodeId | None = None, callback: Transferred | None = None) -> None:
-        """As `RaftGroup.transfer_leadership`."""
+        """Lets another voter lead: `to`, or the connected one that is furthest ahead.
+
+        Proposals are refused from now on, until it is over. The callback tells whether leadership
+        was handed over; if not, this node leads on.
+        """
         state = self._state
         peer = self._target(to)
         if state.halted or not state.is_leader or self.under_way or peer is None:

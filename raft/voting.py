@@ -55,7 +55,8 @@ class Voting:
         return asked and self._log.last_index > 0 and not self._log.quarantined
 
     def hears_leader(self) -> bool:
-        """Whether a leader is alive as far as this node can know."""
+        """Whether a leader is alive as far as this node can know: who has no vote goes on naming
+        the last one, however long it is silent."""
         now = self._state.now()
         if self._state.is_leader:
             return self._state.heard_voters(now - self._state.config.quorum_s) >= self._state.quorum

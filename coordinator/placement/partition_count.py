@@ -2,7 +2,7 @@
 
 The partitions that are there stay as they are, with all their messages; keys are spread over more
 of them from then on, so a key's later messages may go to another partition than its earlier ones,
-which stay where they were (`Topic.key_counts`). Groups that exist begin with the first message of a
+which stay where they were. Groups that exist begin with the first message of a
 new partition, so nothing is missed between its creation and the day that they learn of it.
 """
 

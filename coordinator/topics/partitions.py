@@ -99,20 +99,9 @@ class Topic:
     def warnings(self) -> list[str]:
         return config_warnings(self.config)
 
-    @property
-    def key_counts(self) -> tuple[int, ...]:
-        """The numbers of partitions that keys were spread over, the present one last. A key's
-        messages stay where they were: all it ever had are in its partitions by these counts."""
-        return (*(count for count, _ in self.raised), len(self.partitions))
-
     def founded_ms(self, number: int) -> int:
         """The creation time of a partition's Raft group."""
         return self.partitions[number].created_ms or self.created_ms
-
-    def opens_earliest(self, group_id: int, number: int) -> bool:
-        """Whether a group begins with this partition's first message, wherever it begins in
-        others: the partition was added while the group existed, so nothing there is old news."""
-        return self.partitions[number].created > group_id
 
 
 def is_settled(replicas: Sequence[Voter], configuration: Configuration) -> bool:

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from goqueue.wire.batch import RecordBatch
-from goqueue.wire.layout import (
-    HAS_DELIVER_AT,
-    HAS_EXPIRES_AT,
-    HAS_MESSAGE_IDS,
-    HEADER,
-    HEADER_BYTES,
-    Header,
-)
-
-QUEUE_FLAGS = HAS_DELIVER_AT | HAS_EXPIRES_AT | HAS_MESSAGE_IDS
+from goqueue.wire.layout import HEADER, HEADER_BYTES, Header
 
 
 def stored_header(batch: memoryview) -> Header:

@@ -26,8 +26,6 @@ LEASE_EXPIRED = 2
 """The lease is over, and the message was or will be delivered again (409 `receipt_expired`)."""
 TOO_LATE = 3
 """A message that is due can't be cancelled any more (409 `already_due`)."""
-LOOPING = 4
-"""Redriven too often already (409 `redrive_loop`)."""
 STALE = 5
 """The partition has another owner since (409 `stale_generation`)."""
 

@@ -104,9 +104,6 @@ class QueueState:
 
     # -- what a leader asks
 
-    def group_by_name(self, name: str) -> GroupState | None:
-        return next((group for group in self.groups.values() if group.name == name), None)
-
     def next_due_ms(self) -> int | None:
         """When the next delay or backoff is over. Expiry waits for any entry."""
         due = (self.delays.next_ms(), self.next_wake_ms())

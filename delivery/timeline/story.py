@@ -126,10 +126,6 @@ class Story:
         """The partition's settings as of the newest entry that was told."""
         return self._config
 
-    @property
-    def is_in_flight(self) -> bool:
-        return any(group.place == "leased" for group in self.groups.values())
-
     def next_due_ms(self) -> int | None:
         """When time brings something about that an entry must be told for."""
         due: list[int] = []

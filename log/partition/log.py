@@ -131,11 +131,6 @@ class PartitionLog:
         """Of entries held in RAM."""
         return self._tail.bytes
 
-    def is_durable(self, lsn: Lsn) -> bool:
-        """Whether what was appended under this LSN may be acknowledged by this group."""
-        store = self._store
-        return lsn <= (store.written_lsn if self._relaxed else store.durable_lsn)
-
     # -- changes
 
     def save_hard_state(self, term: Term, vote: str | None) -> Lsn:
@@ -212,29 +207,6 @@ class PartitionLog:
         if self.damaged is not None:
             self.damaged, self._cut_at_damage = None, False
             self._record_damage(0, 0)
-
-    def repair(self, entry: Entry) -> bool:
-        """Puts any replica's copy of a damaged entry in place; whether it was the same entry.
-
-        It is, if index, term and CRC agree with the term index. Waits for a sync. Once the whole
-        damaged range can be read again, the quarantine ends.
-        """
-        if self.damaged is None or entry.index >= self._tail.first:
-            return False
-        try:
-            if not self.disk_segments.repair((entry,)):
-                return False
-            self.check_repaired()
-            self.lift_quarantine()
-        except Damaged:
-            pass
-        return True
-
-    def check_repaired(self) -> None:
-        """Reads the damaged range, from any thread. Raises Damaged where it can't be read yet."""
-        first, last = self.damaged or (Index(1), Index(0))
-        while first <= last:
-            first = Index(self.cold_entries(first)[-1].index + 1)
 
     # -- reads
 
@@ -324,10 +296,6 @@ class PartitionLog:
     def segments(self) -> list[SegmentInfo]:
         """What is on disk, oldest first; the last one is still written to."""
         return self.disk_segments.infos()
-
-    def segment_hash(self, first_index: Index) -> str:
-        """A hash of the segment that begins there: sealed, it is equal on all replicas."""
-        return self.disk_segments.hash(first_index)
 
     # -- snapshots
 

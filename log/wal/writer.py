@@ -240,8 +240,3 @@ class WalWriter:
 
     def _next_number(self) -> int:
         return self.files[-1].number + 1 if self.files else 1
-
-
-def block_size(payload_bytes: int) -> int:
-    """What a block of this payload takes in the log."""
-    return BLOCK_BYTES + payload_bytes

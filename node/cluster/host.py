@@ -151,7 +151,7 @@ class ClusterHost:
     @property
     def voters(self) -> dict[NodeId, Incarnation]:
         """Who votes in the cluster group, by the configuration in force here."""
-        voters = () if self.raft_group is None else self.raft_group.voters
+        voters = () if self.raft_group is None else self.raft_group.membership.voters
         return {voter.node: voter.incarnation for voter in voters}
 
     @property
@@ -160,7 +160,7 @@ class ClusterHost:
         the cluster group; before either is known, who is configured."""
         if self.raft_group is None:
             return self._configured
-        members = self.raft_group.configuration.members
+        members = self.raft_group.membership.configuration.members
         known = frozenset((*self.state.brokers, *(member.node for member in members)))
         return known or self._configured
 
@@ -169,7 +169,7 @@ class ClusterHost:
         """Whether a majority of the voters can be reached from here."""
         if self.raft_group is None:
             return False
-        voters = self.raft_group.voters
+        voters = self.raft_group.membership.voters
         return sum(map(self.has_directory, voters)) * 2 > len(voters)
 
     def led_time_ms(self) -> int | None:
@@ -177,7 +177,7 @@ class ClusterHost:
         raft_group = self.raft_group
         if raft_group is None or not raft_group.is_ready_leader:
             return None
-        return raft_group.log_time_ms()
+        return raft_group.log_time.now_ms()
 
     def is_present(self, node: NodeId) -> bool:
         """Whether this is us, or a connected peer with the data directory it is known by."""
@@ -196,7 +196,9 @@ class ClusterHost:
         broker = self.state.brokers.get(node)
         if broker is not None:
             return broker.incarnation
-        member = None if self.raft_group is None else self.raft_group.configuration.find(node)
+        member = (
+            None if self.raft_group is None else self.raft_group.membership.configuration.find(node)
+        )
         return None if member is None else member.incarnation
 
     def standing(self, node: NodeId) -> Standing:
@@ -244,7 +246,7 @@ class ClusterHost:
         if self.raft_group is None:
             return self.levels.refused or self.reason_not_formed
         if self.raft_group.leader is None or (
-            self.raft_group.is_learner and not self.raft_group.hears_leader
+            self.raft_group.is_learner and not self.raft_group.voting.hears_leader()
         ):
             return self.levels.refused or "the cluster group has no leader"
         known = self.state.brokers.get(self._me.node)
@@ -410,7 +412,7 @@ class ClusterHost:
             if not done.done():
                 done.set_result(index if ok else -1)
 
-        raft_group.read_index(answered)
+        raft_group.reads.ask(answered)
         index = await done
         if index < 0:
             raise NotLeader(None)
@@ -423,7 +425,7 @@ class ClusterHost:
         raft_group = self.raft_group
         if raft_group is None or not raft_group.is_ready_leader:
             raise NotLeader(None if raft_group is None else raft_group.leader)
-        if self.are_stuck(voter.node for voter in raft_group.voters):
+        if self.are_stuck(voter.node for voter in raft_group.membership.voters):
             raise DiskFull(retry_after_s=10)
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 

@@ -265,7 +265,7 @@ class BrokerMembership:
                 False,
                 self._founders,
                 cluster=cluster.state.cluster_id,
-                members=cluster.raft_group.configuration.members,
+                members=cluster.raft_group.membership.configuration.members,
             )
         alone = Hello(me.node, me.incarnation, self._is_empty)
         seen = empty_directories(alone, self._peer_hellos(), self._members or ())
@@ -313,7 +313,7 @@ class BrokerMembership:
             preferred=min(known, default=None),
         )
         self._cluster.attach(raft_group, self._store.partition_log(CLUSTER_GROUP))
-        self._cluster.wiped = raft_group.refused
+        self._cluster.wiped = raft_group.membership.is_refused
         self.cluster_changed()
 
     def hold(self) -> None:
@@ -398,11 +398,11 @@ class BrokerMembership:
             return REGISTER_CHECK_S
         known = cluster.state.brokers.get(self._me.node)
         is_other = known is not None and known.incarnation != self._me.incarnation
-        cluster.wiped = is_other or cluster.raft_group.refused
+        cluster.wiped = is_other or cluster.raft_group.membership.is_refused
         if cluster.wiped or is_forsaken:
             await self._ask(self._registration(replaces=cluster.wiped))
             raft_group = cluster.raft_group  # None where a copy of its log came meanwhile
-            if raft_group is not None and raft_group.refused:
+            if raft_group is not None and raft_group.membership.is_refused:
                 self._begin_anew()
             return ASK_PAUSE_S
         await cluster.command(self._registration(), REGISTER_DEADLINE_S)
@@ -450,7 +450,7 @@ class BrokerMembership:
     def _is_forsaken(self) -> bool:
         """Whether no leader speaks to this node: it may have been removed, or replaced."""
         raft_group = self._cluster.raft_group
-        if raft_group is None or raft_group.hears_leader:
+        if raft_group is None or raft_group.voting.hears_leader():
             self._leaderless_since_s = None
             return False
         now = asyncio.get_running_loop().time()

@@ -92,9 +92,9 @@ class ClusterMembers:
         return round((self._now_s() - self._seen_s.get(node, self._led_since_s)) * 1000)
 
     def _seen(self, raft_group: RaftGroup) -> Seen:
-        known = raft_group.configuration
+        known = raft_group.membership.configuration
         configuration = Configuration(known.index, known.voters, known.learners)
-        matches, committed = raft_group.matches(), raft_group.commit_index
+        matches, committed = raft_group.replication.matches(), raft_group.commit_index
         present = self._cluster.has_directory
         return Seen(
             configuration,
@@ -107,9 +107,9 @@ class ClusterMembers:
             frozenset(
                 one.node
                 for one in known.learners
-                if present(one) and raft_group.caught_up(one.node)
+                if present(one) and raft_group.replication.caught_up(one.node)
             ),
-            busy=not (raft_group.is_ready_leader and raft_group.configuration_committed),
+            busy=not (raft_group.is_ready_leader and raft_group.membership.is_committed),
         )
 
     async def _note(self, now: Configuration) -> None:
@@ -127,9 +127,11 @@ class ClusterMembers:
                 done.set_result(succeeded)
 
         if step.kind == TRANSFER:
-            raft_group.transfer_leadership(node, ended)
+            raft_group.transfer.start(node, ended)
         else:
-            raft_group.change(_change(step), lambda how, _, __: ended(how is Outcome.APPLIED))
+            raft_group.changes.change(
+                _change(step), lambda how, _, __: ended(how is Outcome.APPLIED)
+            )
         try:
             async with asyncio.timeout(STEP_TIMEOUT_S):
                 succeeded = await done

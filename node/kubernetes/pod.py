@@ -172,7 +172,9 @@ class Pod:
         ]
 
     def led(self) -> int:
-        return sum(len(raft_group.voters) > 1 for raft_group in self._parts.maintenance.led())
+        return sum(
+            len(raft_group.membership.voters) > 1 for raft_group in self._parts.maintenance.led()
+        )
 
     async def drain(self) -> Any:
         return await self._parts.placement.drain(self._me)

@@ -101,10 +101,10 @@ class ReplicaFigures:
         place = (host.topic, str(host.id.partition))
         cluster.high_watermark.put(host.end_offset, *place)
         cluster.apply_lag.put(max(0, raft_group.commit_index - raft_group.applied_index), *place)
-        more = raft_group.replicated_bytes - seen.replicated_bytes
+        more = raft_group.replication.replicated_bytes - seen.replicated_bytes
         if more:
             cluster.bytes_replicated.labels(host.topic).inc(max(0, more))
-            seen.replicated_bytes = raft_group.replicated_bytes
+            seen.replicated_bytes = raft_group.replication.replicated_bytes
 
     def _tell_leader(self, host: PartitionHost, seen: _Seen) -> None:
         metrics, raft_group = self._metrics, host.raft_group
@@ -118,7 +118,7 @@ class ReplicaFigures:
         cluster.isr_shrinks.labels(topic, partition)
         cluster.isr_expands.labels(topic, partition)
         for node in raft_group.peers:
-            lag = max(0, last - raft_group.match_of(node))
+            lag = max(0, last - raft_group.replication.match_of(node))
             cluster.replication_lag.put(lag, topic, partition, node)
         end, start = host.end_offset, host.state.log_start_offset
         storage.log_end_offset.put(end, topic, partition)

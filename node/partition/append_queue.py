@@ -225,7 +225,7 @@ class AppendQueue:
         """Give the batch its offset. False where it is answered, or will be, without an entry."""
         assert self._appender is not None
         delayed = request.batch.header.flags & HAS_DELIVER_AT
-        now_ms = self._raft_group.log_time_ms() if delayed else 0
+        now_ms = self._raft_group.log_time.now_ms() if delayed else 0
         try:
             verdict = self._appender.admit(request.batch, request.request_id, now_ms)
         except GoQueueError as error:
@@ -261,7 +261,7 @@ class AppendQueue:
         a leader that hands over refuses too, and leads on where that fails."""
         appender = self._appender
         assert appender is not None
-        time_ms = self._raft_group.log_time_ms()
+        time_ms = self._raft_group.log_time.now_ms()
         base = requests[0].base_offset
         count = sum(request.append.count for request in requests)
         body = encode_records([request.append for request in requests])

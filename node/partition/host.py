@@ -168,7 +168,7 @@ class PartitionHost:
 
     def attach(self, raft_group: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
-        raft_group.on_voters = self._vote
+        raft_group.membership.on_voters = self._vote
         self.queue = QueueHost(
             raft_group=raft_group,
             state=self.state,
@@ -208,7 +208,7 @@ class PartitionHost:
 
     def log_time_ms(self) -> int:
         """The partition's time now: its leader's, and about that elsewhere."""
-        return self.raft_group.log_time_ms()
+        return self.raft_group.log_time.now_ms()
 
     @property
     def is_leader(self) -> bool:
@@ -216,7 +216,7 @@ class PartitionHost:
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        return self.raft_group.voters
+        return self.raft_group.membership.voters
 
     @property
     def applied_index(self) -> Index:
@@ -241,7 +241,7 @@ class PartitionHost:
 
     def matches(self) -> dict[NodeId, Index]:
         """What each replica is known to hold durably, as far as this node knows."""
-        return self.raft_group.matches()
+        return self.raft_group.replication.matches()
 
     def in_sync(self) -> list[str]:
         """Voters with a live link to here and the data directory that they vote with; as their
@@ -320,7 +320,7 @@ class PartitionHost:
         raft_group = self.raft_group
         if not raft_group.is_ready_leader:
             raise NotLeader(raft_group.leader)
-        if not raft_group.has_quorum:
+        if not raft_group.election.has_quorum:
             raise NotLeader(None)
         if self._parts.lacks_room(voter.node for voter in self.voters):
             raise DiskFull(retry_after_s=10)
@@ -365,7 +365,7 @@ class PartitionHost:
     def visibility(self, first: Offset, end: Offset) -> Visibility:
         """What hides messages from `first` up to `end`, as far as this replica has applied."""
         queue = self.state.queue
-        time_ms = self.raft_group.log_time_ms() if self.is_leader else self.state.time_ms
+        time_ms = self.raft_group.log_time.now_ms() if self.is_leader else self.state.time_ms
         withdrawn = list(queue.withdrawn & span(first, end)) if queue.withdrawn else []
         return Visibility(time_ms, queue.config.ttl_ms, withdrawn)
 
@@ -400,7 +400,7 @@ class PartitionHost:
     def take_snapshot(self, *, again: bool = False) -> SnapshotWork | None:
         """The applied state, to be written on any thread; None while there is nothing durable, or
         nothing new, unless it is to be stored `again`."""
-        work = self.raft_group.take_snapshot(again=again)
+        work = self.raft_group.apply.take_snapshot(again=again)
         if work is not None:
             self._snapshot_index = self._applied
         return work
@@ -435,7 +435,7 @@ class PartitionHost:
     def _count_election(self) -> None:
         """This node serves from now on; for how long nobody did is not known of those before it."""
         cluster, now_s = self._parts.metrics.cluster, time.monotonic()
-        kind = HANDOVER if self.raft_group.was_asked_to_lead else ELECTED
+        kind = HANDOVER if self.raft_group.voting.was_asked_to_lead else ELECTED
         cluster.leader_elections.labels(self.topic, kind).inc()
         since_s, self._leaderless_s = self._leaderless_s, None
         latency = cluster.leader_election_latency.labels(self.topic)

@@ -224,7 +224,9 @@ class QueueHost:
         """Whether a receive would have something to do: a message to lease, or to open the
         group."""
         known = self._state.queue.groups.get(group)
-        return known is None or bool(known.select(1, self._raft_group.log_time_ms(), lowest_lane))
+        return known is None or bool(
+            known.select(1, self._raft_group.log_time.now_ms(), lowest_lane)
+        )
 
     def is_watched(self, group: int) -> bool:
         """Whether a receive of the group waits here for messages."""
@@ -234,7 +236,7 @@ class QueueHost:
     def is_due(self) -> bool:
         """Whether a delay or a backoff has been over for a while that no entry has noted yet."""
         due_ms = self._state.queue.next_due_ms()
-        return due_ms is not None and due_ms + DUE_GRACE_MS <= self._raft_group.log_time_ms()
+        return due_ms is not None and due_ms + DUE_GRACE_MS <= self._raft_group.log_time.now_ms()
 
     def watch(self, group: int, waiter: Waiter, lowest_lane: int = LANES_COUNT - 1) -> None:
         """Tell the waiter when something is ready for the group, of no lane below this one, or
@@ -265,7 +267,7 @@ class QueueHost:
         nothing would be answered."""
         if self._dispatcher is None or not self._raft_group.is_ready_leader:
             raise NotLeader(self._raft_group.leader)
-        if not self._raft_group.has_quorum:
+        if not self._raft_group.election.has_quorum:
             raise NotLeader(None)
         if self._is_stuck():
             raise DiskFull(retry_after_s=10)
@@ -297,7 +299,7 @@ class QueueHost:
         dispatcher = self._dispatcher
         if dispatcher is None:
             return
-        now_ms = self._raft_group.log_time_ms()
+        now_ms = self._raft_group.log_time.now_ms()
         proposal = dispatcher.collect(now_ms)
         refused = False
         if proposal is not None:

@@ -50,7 +50,7 @@ class LeadershipShedder:
         for raft_group in self._led():
             target = self._target(raft_group)
             if target is not None:
-                raft_group.transfer_leadership(target)
+                raft_group.transfer.start(target)
                 begun += 1
             if begun == ROUND_MAX:
                 break
@@ -67,7 +67,7 @@ class LeadershipShedder:
     def _target(self, raft_group: RaftGroup) -> NodeId | None:
         """The voter with a good disk that is furthest ahead; none of those that lag behind what is
         committed, which would have to catch up first."""
-        matches = raft_group.matches()
+        matches = raft_group.replication.matches()
         able = [
             node
             for node, peer in raft_group.peers.items()

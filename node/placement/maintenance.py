@@ -89,7 +89,7 @@ class Maintenance:
     def snapshot_due(self, raft_group: RaftGroup) -> None:
         """Raft has applied enough of a group that its state is worth storing."""
         host = self._replicas.find(raft_group.id)
-        work = raft_group.take_snapshot() if host is None else host.take_snapshot()
+        work = raft_group.apply.take_snapshot() if host is None else host.take_snapshot()
         if work is not None:
             self._snapshots.begin(self._store(raft_group.id, work))
 
@@ -126,7 +126,9 @@ class Maintenance:
 
     async def hand_over_all(self, timeout_s: float) -> None:
         """Give every leadership to another replica, before this node stops."""
-        raft_groups = [raft_group for raft_group in self.led() if len(raft_group.voters) > 1]
+        raft_groups = [
+            raft_group for raft_group in self.led() if len(raft_group.membership.voters) > 1
+        ]
         if not raft_groups:
             return
         done = asyncio.gather(
@@ -141,7 +143,7 @@ class Maintenance:
 
     def _heir(self, raft_group: RaftGroup) -> NodeId | None:
         """The voter furthest ahead of those that would serve at once; None leaves it to Raft."""
-        matches = raft_group.matches()
+        matches = raft_group.replication.matches()
         able = [
             node
             for node, peer in raft_group.peers.items()
@@ -178,7 +180,7 @@ class Maintenance:
     async def _snapshot_cluster(self) -> None:
         raft_group = self._cluster.raft_group
         again = CLUSTER_GROUP in self._unstored
-        work = raft_group.take_snapshot(again=again) if raft_group is not None else None
+        work = raft_group.apply.take_snapshot(again=again) if raft_group is not None else None
         if work is not None:
             await self._store(CLUSTER_GROUP, work)
         self._cluster.trim()

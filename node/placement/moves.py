@@ -168,10 +168,6 @@ class ReplicaMoves:
             for row in answer.rows
         }
 
-    async def ask_problems(self) -> dict[str, str]:
-        """As `problems`, from any node. Raises GoQueueError."""
-        return (await self._ask_leader()).problems
-
     # what is to be done
 
     def look(self) -> float:
@@ -210,7 +206,7 @@ class ReplicaMoves:
         found = []
         for host in self._led_here():
             known = layout.configuration(host.id)
-            if known is not None and known.index < host.raft_group.configuration_before.index:
+            if known is not None and known.index < host.raft_group.membership.before.index:
                 found.append((host.id, self._partitions.seen(host)))
         return found
 

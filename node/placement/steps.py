@@ -91,7 +91,7 @@ class MovingPartitions:
         """What this node, which leads the partition, sees of its replicas, and of the one that it
         is asked about, which it may not know to be wanted yet."""
         raft_group = host.raft_group
-        known = raft_group.configuration_before
+        known = raft_group.membership.before
         now = Configuration(known.index, known.voters, known.learners, known.epoch)
         lagging = [
             learner for learner in now.learners if not self._is_caught_up(raft_group, learner)
@@ -101,7 +101,7 @@ class MovingPartitions:
             self._me.node,
             frozenset(voter.node for voter in now.voters if self._is_in_sync(raft_group, voter)),
             frozenset(one.node for one in now.learners if one not in lagging),
-            not (raft_group.configuration_committed and raft_group.is_ready_leader),
+            not (raft_group.membership.is_committed and raft_group.is_ready_leader),
             sum(self._left_bytes(host, learner.node) for learner in lagging),
             frozenset(self._full(host, asked)),
             raft_group.term,
@@ -163,7 +163,7 @@ class MovingPartitions:
                 done.set_result(outcome)
 
         try:
-            raft_group.change(_CHANGES[step.kind](step.voter), ended, epoch=step.epoch)
+            raft_group.changes.change(_CHANGES[step.kind](step.voter), ended, epoch=step.epoch)
         except NotLeader:
             raise
         except GoQueueError as error:
@@ -192,14 +192,14 @@ class MovingPartitions:
     def _is_in_sync(self, raft_group: RaftGroup, voter: Voter) -> bool:
         return (
             self._is_there(voter)
-            and raft_group.in_step(voter.node)
+            and raft_group.replication.in_step(voter.node)
             and not self._is_damaged(raft_group, voter.node)
         )
 
     def _is_caught_up(self, raft_group: RaftGroup, learner: Voter) -> bool:
         return (
             self._is_there(learner)
-            and raft_group.caught_up(learner.node)
+            and raft_group.replication.caught_up(learner.node)
             and not self._is_damaged(raft_group, learner.node)
         )
 
@@ -223,7 +223,7 @@ class MovingPartitions:
         return [
             voter.node
             for voter in wanted
-            if voter not in host.raft_group.voters
+            if voter not in host.raft_group.membership.voters
             and _behind_bytes(host, voter.node) > _room_bytes(self._cluster.hellos.get(voter.node))
         ]
 
@@ -249,13 +249,13 @@ async def transferred(raft_group: RaftGroup, to: NodeId | None) -> bool:
         if not done.done():
             done.set_result(ok)
 
-    raft_group.transfer_leadership(to, ended)
+    raft_group.transfer.start(to, ended)
     return await done
 
 
 def _behind_bytes(host: PartitionHost, node: NodeId) -> int:
     """About how much of the log a replica has yet to get."""
-    match, left = host.raft_group.match_of(node), 0
+    match, left = host.raft_group.replication.match_of(node), 0
     if match < host.log.first_index:
         return host.log.size_bytes
     for segment in host.log.segments():

@@ -75,11 +75,6 @@ def encode_receipts(
     return _texts(place_of(partition, group, delivery), offsets)
 
 
-def encode_receipt(partition: bytes, group: int, delivery: int, offset: int) -> str:
-    """The text of one lease, without a code."""
-    return encode_receipts(partition, group, delivery, [offset])[0]
-
-
 def decode_receipt(text: str) -> Receipt:
     """What was written, whoever wrote it. Raises BadReceipt on anything else."""
     partition, group, delivery, run, key, mac, head, head_crc = _head(text[:-_END_CHARACTERS])

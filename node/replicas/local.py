@@ -118,7 +118,7 @@ class ReplicasOf(Generic[Host]):
             host
             for number in range(len(topic.partitions))
             if (host := self._hosts.get(PartitionId(topic.id, number))) is not None
-            and self._me in host.raft_group.voters
+            and self._me in host.raft_group.membership.voters
         ]
         return all(
             host.raft_group.leader is not None
@@ -282,7 +282,7 @@ class ReplicasOf(Generic[Host]):
         host = self._hosts.get(partition_id)
         if host is None or host.log.quarantined:
             return False
-        return truth.index >= host.raft_group.configuration.index
+        return truth.index >= host.raft_group.membership.configuration.index
 
     def _is_empty(self, partition_id: PartitionId) -> bool:
         return (

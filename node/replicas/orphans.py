@@ -95,9 +95,12 @@ class OrphanReplicas:
         host = self._replicas.find(partition_id)
         if host is None:
             return
-        known = host.raft_group.configuration
+        known = host.raft_group.membership.configuration
         seen = await self._ask(partition_id)
-        if self._replicas.find(partition_id) is not host or host.raft_group.configuration != known:
+        if (
+            self._replicas.find(partition_id) is not host
+            or host.raft_group.membership.configuration != known
+        ):
             return
         if partition_id not in self._replicas.orphans(self._state()):
             return

@@ -91,7 +91,7 @@ class PartitionService:
             return found
         wait_s = request.wait_ms / 1000
         if request.to_time_ms is not None:
-            wait_s = min(wait_s, (request.to_time_ms - host.raft_group.log_time_ms()) / 1000)
+            wait_s = min(wait_s, (request.to_time_ms - host.raft_group.log_time.now_ms()) / 1000)
             if wait_s <= 0:  # whatever comes now is at or after the end that was asked for
                 return found
         if not await host.wait_for_records(found.next_offset, wait_s):
@@ -232,7 +232,7 @@ class PartitionService:
             if not done.done():
                 done.set_result(ok)
 
-        host.raft_group.read_index(answered)
+        host.raft_group.reads.ask(answered)
         try:
             async with asyncio.timeout(READ_INDEX_TIMEOUT_S):
                 confirmed = await done

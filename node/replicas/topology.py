@@ -85,7 +85,7 @@ class Topology:
         known, own = layout.configuration(partition_id), self._own(partition_id)
         voters = () if known is None else known.voters
         if own is not None and known is not None:
-            newer = own.raft_group.configuration
+            newer = own.raft_group.membership.configuration
             voters = newer.voters if newer.index > known.index else voters
         return tuple(voter.node for voter in voters)
 
@@ -109,7 +109,7 @@ class Topology:
         that the cluster knows of. An entry that never committed may have given it one, or keep it
         from seeing that it has none any more: then it names nobody, for good."""
         host = self._find(partition_id)
-        if host is None or host.raft_group.hears_leader:
+        if host is None or host.raft_group.voting.hears_leader():
             return host
         known = self._state().layout.configuration(partition_id)
         if host.raft_group.is_learner or known is None:

@@ -113,7 +113,7 @@ class AuthService:
         raft_group = self._cluster.raft_group
         if raft_group is None:
             return
-        if raft_group.is_ready_leader or raft_group.hears_leader:
+        if raft_group.is_ready_leader or raft_group.voting.hears_leader():
             self._heard_s = self._now_s()
         if raft_group.is_ready_leader and not self._cluster.state.keys.has_master(self.now_ms()):
             await self._seed()

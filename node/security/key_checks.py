@@ -28,25 +28,13 @@ from node.security.proving_queue import ProvingLine
 NOWHERE = Origin()
 PROVED_MAX = 8192
 """Secrets that are remembered as right; as many as wrong, apart: who guesses evicts no one."""
-RESULTS = (
-    "ok",
-    "missing",
-    "malformed",
-    "unknown",
-    "bad_secret",
-    "expired",
-    "revoked",
-    "busy",
-    "stale",
-    "too_many",
-)
-
 
 T = TypeVar("T")
 
 
 class KeyFigures(Protocol):
-    """Who counts. `result` is one of `RESULTS`, `missing` is role, scope or policy."""
+    """Who counts. `result` is ok, missing, malformed, unknown, bad_secret, expired, revoked, busy,
+    stale or too_many; `missing` is role, scope or policy."""
 
     def authenticated(self, result: str) -> None: ...
 

@@ -47,7 +47,6 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "deliver_at": ((TimestampType,), "timestamp"),
     "message_id": ((StringType,), "string"),
 }
-TAKEN = tuple(_TYPES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ MAGIC = b"GQPEER"
 LAYOUT = 2
 """A later layout only adds at the end."""
 NONCE_BYTES = 32
-PROOF_BYTES = 32
 NODE_ID_BYTES_MAX = 253
 
 _HEAD = struct.Struct("<BH")

@@ -235,7 +235,7 @@ def replicas_are_equal(cluster: Cluster, runs: int) -> None:
                 for segment in log.segments():
                     if segment.sealed:
                         name = (partition_id, segment.first_index, "segment")
-                        digest = log.segment_hash(segment.first_index)
+                        digest = log.disk_segments.hash(segment.first_index)
                         assert entries.setdefault(name, digest) == digest
         finally:
             store.close()

@@ -1,4 +1,4 @@
-"""What docs/guarantees.md promises of the queue over time, on real nodes."""
+"""What docs/reference/guarantees.md promises of the queue over time, on real nodes."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_pages_arithmetic_is_right() -> None:
 
 
 def test_figures_are_of_rows_that_the_benchmarks_have() -> None:
-    rows = (ROOT / "docs/benchmarks.md").read_text()
+    rows = (ROOT / "docs/reference/benchmarks.md").read_text()
     page = (ROOT / "docs/operations/capacity.md").read_text()
     named = re.findall(r"`((?:majority|three nodes|read back)[^`]+)`", page)
 

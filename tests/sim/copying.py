@@ -185,7 +185,7 @@ class Copying:
 
     def _cluster_voters(self) -> tuple[NodeId, ...]:
         raft = self._cluster.raft
-        return () if raft is None else tuple(voter.node for voter in raft.voters)
+        return () if raft is None else tuple(voter.node for voter in raft.membership.voters)
 
     def _room_bytes(self) -> int:
         disk = self._process.machine.disk
@@ -193,7 +193,7 @@ class Copying:
 
     async def _store_state(self, partition_id: PartitionId, *, again: bool) -> bool:
         raft = self._process.raft(partition_id)
-        work = None if raft is None else raft.take_snapshot(again=again)
+        work = None if raft is None else raft.apply.take_snapshot(again=again)
         if work is None:
             return False
         stored = self._coroutines.create_future()

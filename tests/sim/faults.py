@@ -117,7 +117,7 @@ def _power_written(world: World, rng: random.Random) -> None:
     leader = _leader(world, rng)
     process = world.machines.process(leader)
     led = [raft for raft in process.rafts() if raft.is_leader] if process else []
-    voters = [voter.node for voter in rng.choice(led).voters] if led else world.nodes
+    voters = [voter.node for voter in rng.choice(led).membership.voters] if led else world.nodes
     holder, *others = rng.sample(voters, len(voters))
     if leader in others:
         others.remove(leader)

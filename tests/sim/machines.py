@@ -296,7 +296,7 @@ class Machines:
         if process is not None and not process.time.is_paused:
             for raft in process.rafts():
                 if raft.is_ready_leader:
-                    raft.transfer_leadership()
+                    raft.transfer.start()
 
     def _machine(self, node: NodeId) -> Machine:
         return Machine(node, self._disk(), DiskSpeed(sync_s=self._world.shape.sync_s))

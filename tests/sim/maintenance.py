@@ -45,7 +45,7 @@ class Maintenance:
         replica = self._replica
         if self._carrying or not replica.raft.is_ready_leader:
             return
-        index = Index(min(replica.raft.trim_limit, replica.state.applied_index - keep))
+        index = Index(min(replica.raft.replication.trim_limit, replica.state.applied_index - keep))
         if replica.state.queue.groups and self._rng.random() > UNSETTLED_TRIMMED:
             index = min(index, self._settled_index())
         if index <= replica.state.log_start_index:

@@ -113,7 +113,7 @@ class ClusterReplica:
     def now_ms(self) -> int:
         """Of the group's clock; 0 where it does not lead, as a node has it."""
         raft = self.raft
-        return raft.log_time_ms() if raft is not None and raft.is_ready_leader else 0
+        return raft.log_time.now_ms() if raft is not None and raft.is_ready_leader else 0
 
     def check_state(self) -> None:
         crc = zlib.crc32(self.state.snapshot())
@@ -216,7 +216,8 @@ class Admin:
 
     def _create(self, name: str) -> None:
         if self._world.machines.victim_is_unknown():
-            # Of two replicas, one on what was wiped, none could ever lead: see docs/reliability.md.
+            # Of two replicas, one on what was wiped, none could ever lead: see
+            # docs/internals/reliability.md.
             self._world.loop.call_later(WIPED_S, self._create, name)
             return
         counts = (1, 2) if self._world.members is None else (1, 2, 3)

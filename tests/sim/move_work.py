@@ -105,7 +105,7 @@ class MoveWork:
             leader = self._leader(partition_id)
             if placement is None or leader is None:
                 return f"nobody leads {partition_id}"
-            now = leader.configuration
+            now = leader.membership.configuration
             if now.learners or set(now.voters) != set(placement.replicas):
                 return f"{partition_id} has {now}, and should have {placement.replicas}"
         return ""
@@ -114,7 +114,7 @@ class MoveWork:
         leader = self._leader(CLUSTER_GROUP)
         if leader is None:
             return "nobody leads the cluster group"
-        now = leader.configuration
+        now = leader.membership.configuration
         voters = {broker.voter for broker in state.brokers.values()}
         if set(now.members) != voters:
             return f"the cluster group has {now}"

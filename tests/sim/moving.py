@@ -141,7 +141,11 @@ class Moving:
         has no vote is believed as `node.replicas.topology.Topology` believes it."""
         world, replica = self._process.world, self._process.replicas.get(partition_id)
         known = None if replica is None else replica.raft.leader
-        if replica is not None and replica.raft.is_learner and not replica.raft.hears_leader:
+        if (
+            replica is not None
+            and replica.raft.is_learner
+            and not replica.raft.voting.hears_leader()
+        ):
             known = None
         if known is not None and world.rng("moving").random() < 0.5:
             return known
@@ -161,15 +165,21 @@ class Moving:
 
     def _truth(self, raft: RaftGroup) -> Seen:
         hasty = self._process.world.mutant.hasty
-        known = raft.configuration if hasty else raft.configuration_before
+        known = raft.membership.configuration if hasty else raft.membership.before
         return Seen(
             Configuration(known.index, known.voters, known.learners, known.epoch),
             self._process.node,
-            frozenset(v.node for v in known.voters if self._is_there(v) and raft.in_step(v.node)),
             frozenset(
-                v.node for v in known.learners if self._is_there(v) and raft.caught_up(v.node)
+                v.node
+                for v in known.voters
+                if self._is_there(v) and raft.replication.in_step(v.node)
             ),
-            not (raft.configuration_committed and raft.is_ready_leader) and not hasty,
+            frozenset(
+                v.node
+                for v in known.learners
+                if self._is_there(v) and raft.replication.caught_up(v.node)
+            ),
+            not (raft.membership.is_committed and raft.is_ready_leader) and not hasty,
             term=raft.term,
         )
 
@@ -200,7 +210,7 @@ class Moving:
             "step", step.kind, step.partition_id.partition, step.voter.node
         )
         if step.kind == TRANSFER:
-            raft.transfer_leadership(step.voter.node, lambda _ok: ended())
+            raft.transfer.start(step.voter.node, lambda _ok: ended())
             return
 
         def changed(outcome: Outcome, _result: object, _index: Index) -> None:
@@ -208,12 +218,12 @@ class Moving:
             ended()
 
         try:
-            raft.change(_change(step), changed, epoch=step.epoch)
+            raft.changes.change(_change(step), changed, epoch=step.epoch)
         except (GoQueueError, NotLeader):
             ended()
         else:
             self._process.world.checks.stepped(self._process.node, step, truth)
-            voters = raft.configuration_before.voters
+            voters = raft.membership.before.voters
             self._process.world.traps.changing(
                 self._process.node, step, [voter.node for voter in voters]
             )
@@ -227,7 +237,7 @@ class Moving:
             raft = replica.raft
             if known is None or not raft.is_ready_leader:
                 continue
-            if known.index < raft.configuration_before.index:
+            if known.index < raft.membership.before.index:
                 self._tell_leader(partition_id, self._seen(raft))
 
     def _tell_leader(self, partition_id: PartitionId, seen: Seen) -> None:
@@ -297,7 +307,11 @@ class Moving:
         return round((self._process.time.now() - seen_s) * 300_000)
 
     def _cluster_seen(self, raft: RaftGroup) -> Seen:
-        known, matches, committed = raft.configuration, raft.matches(), raft.commit_index
+        known, matches, committed = (
+            raft.membership.configuration,
+            raft.replication.matches(),
+            raft.commit_index,
+        )
         return Seen(
             Configuration(known.index, known.voters, known.learners),
             self._process.node,
@@ -309,9 +323,9 @@ class Moving:
             frozenset(
                 one.node
                 for one in known.learners
-                if self._is_there(one) and raft.caught_up(one.node)
+                if self._is_there(one) and raft.replication.caught_up(one.node)
             ),
-            busy=not (raft.is_ready_leader and raft.configuration_committed)
+            busy=not (raft.is_ready_leader and raft.membership.is_committed)
             and not self._process.world.mutant.hasty,
         )
 

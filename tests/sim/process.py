@@ -340,7 +340,7 @@ class Process:
             self.world.checks.replica_failed(self.node, raft_group.id, error)
 
     def _snapshot_due(self, raft_group: RaftGroup) -> None:
-        work = raft_group.take_snapshot()
+        work = raft_group.apply.take_snapshot()
         if work is not None:
             self.storage.keep(work.run, _nothing)
 

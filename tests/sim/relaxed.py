@@ -1,11 +1,12 @@
 """Relaxed partitions and power cuts: what a cut may take, and that it took no more than that.
 
-`docs/guarantees.md`: a message is lost only where the power went at every voter that held it,
-before one of them had synced it or caught up again. So after each cut it is looked at what is left
-on the disks of all, running or not: what no voter holds any more is gone by rights, and forgotten
-by the checks; all else is judged as in any other partition. Who voted for it, was told of it or
-applied it and still has it, must be heard. What it costs is time: with one data directory gone for
-good the others may wait for it, so that where disks are lost no power is, and the other way round.
+`docs/reference/guarantees.md`: a message is lost only where the power went at every voter that held
+it, before one of them had synced it or caught up again. So after each cut it is looked at what is
+left on the disks of all, running or not: what no voter holds any more is gone by rights, and
+forgotten by the checks; all else is judged as in any other partition. Who voted for it, was told of
+it or applied it and still has it, must be heard. What it costs is time: with one data directory
+gone for good the others may wait for it, so that where disks are lost no power is, and the other
+way round.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Removing:
         known = [
             (raft.id, [voter.node for voter in one.voters])
             for raft in rafts
-            for one in (raft.configuration, raft.configuration_before)
+            for one in (raft.membership.configuration, raft.membership.before)
         ]
         return {
             partition_id for partition_id, voters in known if len(voters) <= 2 and node in voters

@@ -101,7 +101,7 @@ class Replica:
     def attach(self, raft: RaftGroup) -> None:
         """Take the group that was started with this state machine."""
         self.raft = raft
-        raft.on_voters = self.vote
+        raft.membership.on_voters = self.vote
         self._process.front.within(self._open_queues)
 
     def _open_queues(self) -> None:
@@ -181,7 +181,7 @@ class Replica:
             self.queue.open()
             self.groups_changed()
         if self._process.world.queue is not None:
-            self._process.world.queue.log_time_is(self.raft.log_time_ms())
+            self._process.world.queue.log_time_is(self.raft.log_time.now_ms())
         self._wake()
         self._process.front.leader_changed(self.id, self._process.node)
 
@@ -233,7 +233,7 @@ class Replica:
         return self.state.next_offset
 
     def log_time_ms(self) -> int:
-        return self.raft.log_time_ms()
+        return self.raft.log_time.now_ms()
 
     def append(
         self, batch: bytes, *, request_id: int, validated: bool
@@ -241,7 +241,7 @@ class Replica:
         """As `node.partition.host` does."""
         if self._appends is None or not self.raft.is_ready_leader:
             raise NotLeader(self.raft.leader)
-        if not self.raft.has_quorum:
+        if not self.raft.election.has_quorum:
             raise NotLeader(None)
         if self._process.store.stalled is not None:
             raise DiskFull(retry_after_s=10)
@@ -317,7 +317,7 @@ class Replica:
             if ok:
                 self._checks.end_read(self._process.node, self.id, self.state.next_offset, asked)
 
-        self.raft.read_index(confirmed)
+        self.raft.reads.ask(confirmed)
 
 
 def _remember_few(state: PartitionState, requests: int) -> None:

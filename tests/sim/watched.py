@@ -54,7 +54,7 @@ def watched(base: type[RaftGroup], watcher: Watcher) -> type[RaftGroup]:
         def _on_role(self, old: int, new: int) -> None:
             self.leadership.on_role(old, new)
             if new == LEADER:
-                watcher.began_to_lead(self.node, self.id, self.term, len(self.voters))
+                watcher.began_to_lead(self.node, self.id, self.term, len(self.membership.voters))
 
     Watched.parts = replace(parts, voting=Voting, following=Following)
 

@@ -74,5 +74,5 @@ class WatchedQueue(QueueHost):
         dispatcher = self._dispatcher
         if group is None or dispatcher is None or dispatcher.is_delivering:
             return
-        if group.select(1, self._raft_group.log_time_ms()):
+        if group.select(1, self._raft_group.log_time.now_ms()):
             self._work.held(self._replica.id, f"group {group.name}")

@@ -1,8 +1,8 @@
 """The record batch's header and bounds, and the walk over concatenated batches.
 
-All integers are little-endian. `docs/storage-format.md` describes every byte; the vectors under
-`tests/unit/goqueue/vectors/` hold examples. The checksum covers every byte after itself, so it
-also guards the header.
+All integers are little-endian. `docs/reference/storage-format.md` describes every byte; the
+vectors under `tests/unit/goqueue/vectors/` hold examples. The checksum covers every byte after
+itself, so it also guards the header.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ CPython lets a thread compute for 5 ms before another one gets the interpreter
 computes each request waits 5 ms several times. A short interval for good would cost a quarter of
 all single publishes of three nodes, measured: the threads that sync files would then take the
 interpreter from the loop in the middle of its work. So it is short only while a thread computes for
-requests.
+requests, or the loop works through slices of long ones: the thread that syncs what others publish
+takes the interpreter five times for each sync, and waited up to 5 ms each time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ QUICK_S = 0.0002
 """Handing over takes some 10 µs: a thread that computes keeps nine tenths of its speed."""
 
 
-class _Interval:
+class Interval:
     """How many compute in this process, and what interval it had before the first of them."""
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class _Interval:
         self._before_s = 0.0
 
     def shorten(self) -> None:
+        """Until `restore` was called as often as this."""
         with self._lock:
             if not self._count:
                 self._before_s = sys.getswitchinterval()
@@ -41,14 +43,15 @@ class _Interval:
                 sys.setswitchinterval(self._before_s)
 
 
-_INTERVAL = _Interval()
+INTERVAL = Interval()
+"""The interpreter has one for all its threads."""
 
 
 @contextlib.contextmanager
 def quick_handover() -> Iterator[None]:
     """While one block of this process or more is under way, the interval is short."""
-    _INTERVAL.shorten()
+    INTERVAL.shorten()
     try:
         yield
     finally:
-        _INTERVAL.restore()
+        INTERVAL.restore()

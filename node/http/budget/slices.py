@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
-from node.http.budget.handover import quick_handover
+from node.http.budget.handover import INTERVAL, quick_handover
 
 SLICE_BYTES = 64 * 1024
 """Plain bytes that are looked at, decoded, inflated or encoded at once; JSON makes up to six times
@@ -74,6 +74,7 @@ class Slices:
         granted = self._line.join(holder)
         if not self._is_turning:
             self._is_turning = True
+            INTERVAL.shorten()
             loop.call_soon(self._next, loop)
         await granted
 
@@ -87,6 +88,7 @@ class Slices:
             self._turns_left = APART_TURNS - 1
         else:
             self._is_turning = False
+            INTERVAL.restore()
             return
         loop.call_soon(self._next, loop)
 

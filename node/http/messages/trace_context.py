@@ -43,11 +43,11 @@ def is_trace_id(text: str) -> bool:
     return _TRACE_ID.fullmatch(text.lower()) is not None and text.strip("0") != ""
 
 
-def parse_trace_id(text: str, name: str = "trace_id") -> str:
+def parse_trace_id(text: str) -> str:
     """In lower case. Raises BadRequest."""
     if not is_trace_id(text):
         want = "want 32 hex digits, not all of them 0"
-        raise BadRequest(f"{name}: {text[:64]!r} is not a trace id: {want}")
+        raise BadRequest(f"trace_id: {text[:64]!r} is not a trace id: {want}")
     return text.lower()
 
 

@@ -86,13 +86,6 @@ class PartitionReader:
             at = self._collect(found, at, bounds, max_records, max_bytes, to_time_ms)
         return Slice(found, at, first, bounds.end)
 
-    def ends_by_time(self, slice_: Slice, to_time_ms: int) -> bool:
-        """Whether the message at `next_offset` is stored here and at or after the time."""
-        if slice_.next_offset >= slice_.end_offset:
-            return False
-        time_ms = self.time_at(slice_.next_offset)
-        return time_ms is not None and time_ms >= to_time_ms
-
     def time_at(self, offset: Offset) -> int | None:
         """The log time of the message, None where it isn't stored (any more)."""
         entry = self.entry_at(offset)

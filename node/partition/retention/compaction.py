@@ -185,9 +185,11 @@ class Compactor:
     def _plan(self) -> Plan | None:
         """The sealed segments that every voter has and that are old enough; None for none."""
         config, state, log = self._config(), self._state, self._log
-        limit = min(self._raft_group().trim_limit, state.applied_index) + 1
+        limit = min(self._raft_group().replication.trim_limit, state.applied_index) + 1
         if config.min_compaction_lag_ms:
-            young = log.locate_time(self._raft_group().log_time_ms() - config.min_compaction_lag_ms)
+            young = log.locate_time(
+                self._raft_group().log_time.now_ms() - config.min_compaction_lag_ms
+            )
             limit = limit if young is None else min(limit, young)
         limit = min(limit, self._retention.archiving.end_index())
         sealed = [
@@ -215,7 +217,7 @@ class Compactor:
     async def _compact(self, plan: Plan, *, dry_run: bool) -> Findings:
         state, queue = self._state, self._state.queue
         begun_at, before = state.log_start_index, state.log_start_offset
-        kept_before, now_ms = len(queue.compacted), self._raft_group().log_time_ms()
+        kept_before, now_ms = len(queue.compacted), self._raft_group().log_time.now_ms()
         offset = max(self._retention.offset_from(plan.index), before)
         overdue = self._overdue(now_ms)  # before the log is read: what is delayed now supersedes
         live, nulls = await self._live(plan.index, now_ms)  # nothing in this run, even once due
@@ -313,7 +315,7 @@ class Compactor:
         return sum(at >= index for at in self._state.queue.reappended.values())
 
     def _check_room(self) -> None:
-        if self._parts.lacks_room(voter.node for voter in self._raft_group().voters):
+        if self._parts.lacks_room(voter.node for voter in self._raft_group().membership.voters):
             raise ValueError("the disk is full")
 
     async def _check_fits(self, index: Index, offset: Offset, live: BitMap64, most: int) -> None:
@@ -327,7 +329,7 @@ class Compactor:
             raise ValueError(f"it takes {needed} bytes, and {node} has room for {room}")
 
     def _least_room(self) -> tuple[int, NodeId]:
-        return self._parts.least_room(voter.node for voter in self._raft_group().voters)
+        return self._parts.least_room(voter.node for voter in self._raft_group().membership.voters)
 
     async def _needs(self, index: Index, offset: Offset, live: BitMap64) -> int:
         """The bytes of what stays, and of what the queue must keep, stored or carried by now."""
@@ -403,7 +405,7 @@ class Compactor:
     async def _forget(self) -> Findings:
         """Drop what is kept and has had its time: null values, and by age what is too old."""
         state, queue, config = self._state, self._state.queue, self._config()
-        kept, now_ms = queue.compacted, self._raft_group().log_time_ms()
+        kept, now_ms = queue.compacted, self._raft_group().log_time.now_ms()
         gone = self._overdue(now_ms)
         delayed = kept & queue.delayed_ever
         if delayed:

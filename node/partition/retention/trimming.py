@@ -79,7 +79,7 @@ class Retention:
             return
         self.in_flight = True
         try:
-            trim = self._due(raft_group.log_time_ms())
+            trim = self._due(raft_group.log_time.now_ms())
             if trim is not None and await self.carry(*trim):
                 await self._propose(EntryKind.TRIM, encode_trim(*trim))
         except NotLeader:
@@ -105,7 +105,7 @@ class Retention:
             kept = log.locate_time(now_ms - config.retention_ms)
             index = max(index, Index(state.applied_index + 1) if kept is None else kept)
         aged = index
-        floor = raft_group.trim_limit
+        floor = raft_group.replication.trim_limit
         if config.retention_bytes >= 0 and not config.is_compacted:
             segments = [s for s in log.segments() if s.last_index >= state.log_start_index]
             spare = sum(segment.size_bytes for segment in segments) - config.retention_bytes

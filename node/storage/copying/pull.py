@@ -64,19 +64,8 @@ class Progress:
     total_bytes: int = 0
     done_bytes: int = 0
     reused_bytes: int = 0
-    damaged_chunks: int = 0
-    sources_failed: int = 0
     stage: str = "asking"
     """asking, copying, installing."""
-
-    def rate_bytes_per_s(self, now_s: float) -> float:
-        """Bytes copied a second, on average since it began."""
-        return (self.done_bytes - self.reused_bytes) / max(now_s - self.began_s, 0.001)
-
-    def left_s(self, now_s: float) -> float | None:
-        """Seconds until it is copied, at that rate; None where nobody can say."""
-        rate = self.rate_bytes_per_s(now_s)
-        return (self.total_bytes - self.done_bytes) / rate if rate > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +147,6 @@ class Pull:
         return sorted(self.sources(), key=lambda node: node in self._distrusted)
 
     def _failed(self, source: NodeId, error: Exception) -> None:
-        self.progress.sources_failed += 1
         self.progress.stage = "asking"
         _log.warning(
             "copy_interrupted",
@@ -275,7 +263,6 @@ class Pull:
             data = transfer_rpc.decode_chunk(payload, answer, request.length)
             if data is not None:
                 return data
-            self.progress.damaged_chunks += 1
             self.parts.metrics.storage.damaged_chunks.inc()
         self._distrusted.add(source)
         raise ChunkDamaged(f"a chunk from {source} was damaged {CHUNK_TRIES} times")

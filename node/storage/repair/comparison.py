@@ -143,13 +143,13 @@ class Comparison:
         hashes[self._me] = await self._hash(log, range_)
         if len({*hashes.values()} - {b""}) < 2 or self.replica(partition_id) is not replica:
             return
-        voters = {voter.node for voter in replica.voters}
+        voters = {voter.node for voter in replica.membership.voters}
         told_by = Counter(hashes[node] for node in sorted(voters & {*hashes}))
         del told_by[b""]
         most, number = next(iter(told_by.most_common(1)), (b"", 0))
         text = f"entries {range_[0]} to {range_[1]} of {partition_id} differ between replicas"
         self._metrics.storage.scrub_diverged.inc()
-        if number <= len(replica.voters) // 2:
+        if number <= len(replica.membership.voters) // 2:
             self._diverged[partition_id] = (
                 f"{text}, and no majority agrees: {', '.join(sorted(hashes))}"
             )

@@ -75,7 +75,7 @@ class Repair:
         """Who is damaged does not lead, where anybody else can."""
         replica = self.comparison.replica(partition_id)
         if replica is not None and replica.is_leader:
-            replica.transfer_leadership()
+            replica.transfer.start()
 
     def copy(self, partition_id: PartitionId) -> None:
         """Single entries can't heal it: all of it is copied. The cluster's own group is renewed by
@@ -105,7 +105,7 @@ class Repair:
         replica = (
             self._cluster.raft_group if partition_id == CLUSTER_GROUP else host and host.raft_group
         )
-        work = replica.take_snapshot(again=True) if replica else None
+        work = replica.apply.take_snapshot(again=True) if replica else None
         if work is None:
             return False
         await self._flusher.keep(work.run)

@@ -1,4 +1,4 @@
-"""The examples of docs/cli.md, tried from top to bottom."""
+"""The examples of docs/reference/cli.md, tried from top to bottom."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.main import get_command
 from cli.main import app
 from tests.unit.cli.conftest import Shell
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs/reference/cli.md"
 PROGRAM = ".venv/bin/goqueue-cli "
 NOT_OF_A_QUEUE = {"config", "generate", "dev", "serve", "cluster", "version", "trace"} | {
     "key",

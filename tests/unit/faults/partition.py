@@ -182,9 +182,7 @@ class Partition:
     # -- what is there
 
     def group(self, name: str = "g") -> GroupState:
-        found = self.state.queue.group_by_name(name)
-        assert found is not None
-        return found
+        return self.state.queue.groups[_GROUP_IDS[name]]
 
     # -- private
 

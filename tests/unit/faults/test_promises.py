@@ -1,4 +1,4 @@
-"""What docs/guarantees.md promises of the queue and no fault of others covers."""
+"""What docs/reference/guarantees.md promises of the queue and no fault of others covers."""
 
 from __future__ import annotations
 

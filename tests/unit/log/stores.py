@@ -12,6 +12,7 @@ from goqueue.wire.types import Index, PartitionId, TopicId
 from log.config import StorageConfig
 from log.disk.files import Disk
 from log.entry import Entry, EntryKind, make_entry
+from log.errors import Damaged
 from log.partition.log import PartitionLog
 from log.store.directory import Store
 from log.store.flush import FlushJob
@@ -172,3 +173,19 @@ def everything(log: PartitionLog, bite_bytes: int = 100) -> list[Entry]:
 
 def frames(entries: list[Entry]) -> list[bytes]:
     return [entry.frame for entry in entries]
+
+
+def repair(log: PartitionLog, copy: Entry) -> bool:
+    """Puts a replica's copy of a damaged entry in place, as the healer does; whether it was the
+    same entry. The quarantine ends once the whole damaged range can be read."""
+    assert log.damaged is not None
+    index, last = log.damaged
+    if not log.disk_segments.repair((copy,)):
+        return False
+    try:
+        while index <= last:
+            index = Index(log.cold_entries(index)[-1].index + 1)
+    except Damaged:
+        return True
+    log.lift_quarantine()
+    return True

@@ -134,7 +134,7 @@ class Chaos:
     def _transfer(self) -> None:
         leader = self.cluster.leader()
         if leader is not None:
-            self.cluster.raft_group(leader).transfer_leadership()
+            self.cluster.raft_group(leader).transfer.start()
 
     def _kill(self, name: str, *, power: bool = True) -> None:
         self._look()

@@ -296,7 +296,6 @@ class Cluster:
         self,
         size: int = 3,
         *,
-        learners: int = 0,
         spares: int = 0,
         seed: int = 1,
         config: RaftConfig | None = None,
@@ -310,11 +309,10 @@ class Cluster:
         self.config = config or RaftConfig()
         self.raft_group_type = raft_group_type
         self.net = Net(self)
-        names = [chr(ord("a") + at) for at in range(size + learners)]
+        names = [chr(ord("a") + at) for at in range(size)]
         self.joined: set[str] = set()
         self.nodes = {name: ClusterNode(self, name) for name in names}
-        self.voter_names = names[:size]
-        self.learner_names = names[size:]
+        self.voter_names = names
         self.answers: list[tuple[bytes, Outcome, object, int]] = []
         self.voters: list[Voter] = []
         if start:
@@ -327,7 +325,7 @@ class Cluster:
                 self.start_raft_group(name, bootstrap=True)
             self.connect_all()
         for at in range(spares):
-            name = chr(ord("a") + size + learners + at)
+            name = chr(ord("a") + size + at)
             self.nodes[name] = ClusterNode(self, name)
 
     def name_voters(self) -> None:
@@ -347,7 +345,6 @@ class Cluster:
             GROUP,
             () if name in self.joined else self.voters,
             node.machine,
-            [NodeId(learner) for learner in self.learner_names],
             bootstrap,
             created_ms=EPOCH_MS,
         )
@@ -412,14 +409,14 @@ class Cluster:
         def answer(outcome: Outcome, result: object, index: Index) -> None:
             self.answers.append((repr(change).encode(), outcome, result, index))
 
-        return self.raft_group(on or self.elect()).change(change, answer)
+        return self.raft_group(on or self.elect()).changes.change(change, answer)
 
     def voting(self, name: str) -> str:
         """The voters of the configuration in force on this node, in one word."""
-        return "".join(voter.node for voter in self.raft_group(name).configuration.voters)
+        return "".join(voter.node for voter in self.raft_group(name).membership.voters)
 
     def learning(self, name: str) -> str:
-        return "".join(one.node for one in self.raft_group(name).configuration.learners)
+        return "".join(one.node for one in self.raft_group(name).membership.configuration.learners)
 
     def outcomes(self, body: bytes) -> list[Outcome]:
         return [outcome for text, outcome, _result, _index in self.answers if text == body]

@@ -47,7 +47,7 @@ class ChangingChaos(Chaos):
             change = self._choose(raft_group)
             if change is not None:
                 with suppress(Busy, ChangeRefused, NotLeader):
-                    raft_group.change(change, self._ended)
+                    raft_group.changes.change(change, self._ended)
                     self._changed_in_term = raft_group.term
         self._at(self.rng.uniform(0.02, 0.4), self._change)
 
@@ -55,12 +55,12 @@ class ChangingChaos(Chaos):
         self.changes += outcome is Outcome.APPLIED
 
     def _choose(self, raft_group: RaftGroup) -> Change | None:
-        known = raft_group.configuration
+        known = raft_group.membership.configuration
         for member in known.members:
             if self._is_lost(raft_group, member.node):
                 return Remove(member.node)
         for learner in known.learners:
-            if raft_group.caught_up(learner.node) and len(known.voters) < VOTERS_MAX:
+            if raft_group.replication.caught_up(learner.node) and len(known.voters) < VOTERS_MAX:
                 return Promote(learner.node)
         outside = [name for name in self.cluster.nodes if known.find(NodeId(name)) is None]
         if outside and self.rng.random() < 0.6:
@@ -75,12 +75,12 @@ class ChangingChaos(Chaos):
 
     def _is_newest(self, raft_group: RaftGroup) -> bool:
         """Whether no other leader can have changed the group since."""
-        return raft_group.term >= self._changed_in_term and raft_group.configuration_committed
+        return raft_group.term >= self._changed_in_term and raft_group.membership.is_committed
 
     def _is_lost(self, raft_group: RaftGroup, name: str) -> bool:
         """Whether the configuration names a data directory that is gone."""
         node = self.cluster.nodes[name]
-        named = raft_group.configuration.find(NodeId(name))
+        named = raft_group.membership.configuration.find(NodeId(name))
         return (
             node.host is not None
             and named is not None
@@ -88,7 +88,7 @@ class ChangingChaos(Chaos):
         )
 
     def _lose_disk(self, raft_group: RaftGroup, name: str) -> None:
-        names = [member.node for member in raft_group.configuration.voters]
+        names = [member.node for member in raft_group.membership.voters]
         if name == raft_group.node or any(self._is_lost(raft_group, other) for other in names):
             return
         if self._is_newest(raft_group) and self.cluster.nodes[name].host is not None:
@@ -117,7 +117,7 @@ class ChangingChaos(Chaos):
     def _members(self) -> list[str]:
         leader = self.cluster.leader()
         assert leader is not None
-        configuration = self.cluster.raft_group(leader).configuration
+        configuration = self.cluster.raft_group(leader).membership.configuration
         return [
             member.node
             for member in configuration.members

@@ -99,21 +99,21 @@ def test_group_grows_to_five_and_shrinks_to_three_under_proposals() -> None:
 def test_a_confirmation_changes_nothing_but_index_and_epoch_and_is_one_change_at_a_time() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
-    before = cluster.raft_group(leader).configuration
+    before = cluster.raft_group(leader).membership.configuration
 
-    cluster.raft_group(leader).change(Confirm(), lambda *_: None, epoch=4)
+    cluster.raft_group(leader).changes.change(Confirm(), lambda *_: None, epoch=4)
     with pytest.raises(ChangeUnderWay):
-        cluster.raft_group(leader).change(Confirm(), lambda *_: None, epoch=5)
+        cluster.raft_group(leader).changes.change(Confirm(), lambda *_: None, epoch=5)
     cluster.settle()
     for name in "abc":
-        now = cluster.raft_group(name).configuration_before
+        now = cluster.raft_group(name).membership.before
         assert (now.voters, now.learners, now.epoch) == (before.voters, (), 4)
         assert now.index > before.index
     cluster.kill(leader, power=True)
     cluster.restart(leader)
     cluster.settle()
 
-    assert cluster.raft_group(leader).configuration.epoch == 4
+    assert cluster.raft_group(leader).membership.configuration.epoch == 4
 
 
 def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> None:
@@ -121,7 +121,7 @@ def test_replica_that_starts_empty_learns_its_configuration_and_keeps_it() -> No
     cluster.propose(b"x")
     joiner = cluster.join("d")
     cluster.settle(3)
-    assert cluster.raft_group("d").configuration.members == ()
+    assert cluster.raft_group("d").membership.configuration.members == ()
     assert cluster.raft_group("d").term == 0
 
     cluster.change(AddLearner(joiner))
@@ -176,17 +176,17 @@ def test_learner_is_promoted_only_once_it_has_caught_up() -> None:
     cluster.change(AddLearner(cluster.join("d")))
     cluster.settle()
 
-    assert not cluster.raft_group(leader).caught_up(NodeId("d"))
+    assert not cluster.raft_group(leader).replication.caught_up(NodeId("d"))
     with pytest.raises(NotCaughtUp):
         cluster.change(Promote(NodeId("d")))
 
     cluster.net.filter = None
     cluster.settle()
-    assert cluster.raft_group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).replication.caught_up(NodeId("d"))
     cluster.settle(20)
     cluster.propose(b"after a long silence")
     cluster.settle(0.1)
-    assert cluster.raft_group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).replication.caught_up(NodeId("d"))
     cluster.change(Promote(NodeId("d")))
     cluster.settle()
     assert not cluster.raft_group("d").is_learner
@@ -203,7 +203,7 @@ def test_slow_learner_of_an_idle_group_has_caught_up_once_it_holds_everything() 
 
     cluster.settle(20)
 
-    assert cluster.raft_group(leader).caught_up(NodeId("d"))
+    assert cluster.raft_group(leader).replication.caught_up(NodeId("d"))
     cluster.change(Promote(NodeId("d")))
 
 
@@ -218,7 +218,7 @@ def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_starte
     cluster.propose(b"x")
     cluster.settle()
     name = cluster.followers()[0]
-    told = cluster.raft_group(cluster.elect()).configuration
+    told = cluster.raft_group(cluster.elect()).membership.configuration
     log, host = cluster.nodes[name].store.partition_log(GROUP), cluster.nodes[name].host
     assert host is not None
     host.stop_raft_group(GROUP)
@@ -237,13 +237,13 @@ def test_replica_applies_the_configurations_that_damage_hid_from_it_as_it_starte
         cluster.start_raft_group(name)
         assert cluster.voting(name) == "abc"
     noted: list[int] = []
-    cluster.raft_group(name).on_voters = lambda one: noted.append(one.index)
+    cluster.raft_group(name).membership.on_voters = lambda one: noted.append(one.index)
     cluster.settle()
 
-    assert cluster.raft_group(name).configuration == told
+    assert cluster.raft_group(name).membership.configuration == told
     assert cluster.voting(name) == "abcd"
     assert len(noted) == len({*noted}) == 3
-    work = cluster.raft_group(name).take_snapshot()
+    work = cluster.raft_group(name).apply.take_snapshot()
     assert work is not None
     work.run()
     kept = log.latest_snapshot()
@@ -328,7 +328,7 @@ def test_change_that_one_follower_has_survives_its_leader() -> None:
 
     assert cluster.leader() == holder
     assert {cluster.learning(name) for name in (holder, other, "d")} == {"d"}
-    assert cluster.raft_group(holder).configuration_committed
+    assert cluster.raft_group(holder).membership.is_committed
     cluster.change(Promote(NodeId("d")))
     cluster.settle()
     cluster.restart(leader)
@@ -504,7 +504,7 @@ def test_dead_voter_is_removed_and_no_longer_missed() -> None:
     first, second = cluster.followers()[:2]
     cluster.kill(first)
     drop(cluster, first)
-    assert cluster.raft_group(leader).configuration_committed
+    assert cluster.raft_group(leader).membership.is_committed
 
     cluster.kill(second)
     cluster.settle(3)
@@ -545,13 +545,13 @@ def test_wiped_node_comes_back_as_learner_with_its_new_incarnation() -> None:
     again = cluster.join(wiped)
     assert again not in cluster.voters
     cluster.settle(3)
-    assert cluster.raft_group(wiped).refused
+    assert cluster.raft_group(wiped).membership.is_refused
 
     drop(cluster, wiped)
     cluster.change(AddLearner(again))
     cluster.settle()
     assert cluster.raft_group(wiped).is_learner
-    assert not cluster.raft_group(wiped).refused
+    assert not cluster.raft_group(wiped).membership.is_refused
     cluster.change(Promote(NodeId(wiped)))
     cluster.settle()
 
@@ -578,7 +578,7 @@ def test_node_that_begins_anew_confirms_nothing_in_its_former_place() -> None:
     cluster.propose(b"y", leader)
     cluster.settle(3)
 
-    assert cluster.raft_group(wiped).configuration.members == ()
+    assert cluster.raft_group(wiped).membership.configuration.members == ()
     assert not cluster.raft_group(leader).is_leader
     assert cluster.bodies(leader) == [b"x"]
 
@@ -620,8 +620,8 @@ def test_replica_that_starts_long_after_its_link_is_known_to_keep_up_though_all_
     cluster.start_raft_group(late)
     cluster.settle(1)
 
-    assert cluster.raft_group(leader).in_step(NodeId(late))
-    assert cluster.raft_group(leader).caught_up(NodeId(late))
+    assert cluster.raft_group(leader).replication.in_step(NodeId(late))
+    assert cluster.raft_group(leader).replication.caught_up(NodeId(late))
 
 
 @fails_under(JoinersTrusted)
@@ -724,8 +724,8 @@ def test_snapshot_carries_the_configuration_that_was_applied() -> None:
     grow(cluster, "d")
     cluster.propose(b"x")
     cluster.settle()
-    expected = cluster.raft_group(leader).configuration
-    work = cluster.raft_group("d").take_snapshot()
+    expected = cluster.raft_group(leader).membership.configuration
+    work = cluster.raft_group("d").apply.take_snapshot()
     assert work is not None
     work.run()
 

@@ -53,21 +53,24 @@ def test_leader_without_a_majority_steps_down_within_seconds(
     cluster.settle(2)
 
     assert not cluster.raft_group(leader).is_leader
-    assert not cluster.raft_group(leader).has_quorum or cluster.raft_group(leader).leader is None
+    assert (
+        not cluster.raft_group(leader).election.has_quorum
+        or cluster.raft_group(leader).leader is None
+    )
 
 
 def test_lone_survivor_of_three_knows_that_it_has_no_quorum() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
     cluster.settle()
-    assert cluster.raft_group(leader).has_quorum
+    assert cluster.raft_group(leader).election.has_quorum
 
     for name in cluster.followers():
         cluster.kill(name)
 
-    assert not cluster.raft_group(leader).has_quorum
+    assert not cluster.raft_group(leader).election.has_quorum
     cluster.settle(3)
-    assert not cluster.raft_group(leader).has_quorum
+    assert not cluster.raft_group(leader).election.has_quorum
     assert not cluster.raft_group(leader).is_leader
 
 
@@ -181,7 +184,7 @@ def test_leadership_goes_only_to_a_voter_that_holds_the_whole_log(
     lone.propose(b"x", on="a")
     moved: list[bool] = []
 
-    lone.replica.transfer_leadership(None, moved.append)
+    lone.replica.transfer.start(None, moved.append)
     lone.settle(0.05)
     assert lone.said(FrameKind.TIMEOUT_NOW) == []
 
@@ -201,9 +204,7 @@ def test_transfer_moves_leadership_in_milliseconds_and_refuses_meanwhile(
     moved: list[bool] = []
 
     before = cluster.time.now()
-    cluster.raft_group(leader).transfer_leadership(
-        cluster.nodes[target].raft_group.node, moved.append
-    )
+    cluster.raft_group(leader).transfer.start(cluster.nodes[target].raft_group.node, moved.append)
     assert not cluster.raft_group(leader).is_ready_leader
     assert cluster.time.run(1, lambda: cluster.leader() == target)
 
@@ -221,9 +222,7 @@ def test_transfer_that_fails_is_given_up_and_the_leader_goes_on() -> None:
     moved: list[bool] = []
 
     cluster.mute(target)
-    cluster.raft_group(leader).transfer_leadership(
-        cluster.nodes[target].raft_group.node, moved.append
-    )
+    cluster.raft_group(leader).transfer.start(cluster.nodes[target].raft_group.node, moved.append)
     cluster.settle(2)
 
     assert moved == [False]
@@ -266,7 +265,7 @@ def test_wiped_disk_is_no_voter(raft_group_type: type[RaftGroup]) -> None:
     cluster.settle(5)
 
     assert cluster.leader() is None
-    assert cluster.raft_group(wiped).refused
+    assert cluster.raft_group(wiped).membership.is_refused
 
 
 def test_replica_without_the_creating_entry_neither_votes_nor_campaigns() -> None:

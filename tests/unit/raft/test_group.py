@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raft.configuration import AddLearner
 from raft.errors import NotLeader, Outcome
 from tests.unit.raft.cluster import Cluster
 
@@ -66,8 +67,9 @@ def test_restart_of_all_nodes_finds_every_applied_entry() -> None:
 
 
 def test_learner_receives_entries_but_never_votes_or_counts() -> None:
-    cluster = Cluster(3, learners=1)
+    cluster = Cluster(3, spares=1)
     leader = cluster.elect()
+    cluster.change(AddLearner(cluster.join("d")))
     cluster.propose(b"seen")
     cluster.settle()
     assert cluster.bodies("d") == [b"seen"]

@@ -296,8 +296,8 @@ def test_entries_carry_what_each_voter_was_known_to_hold() -> None:
     entries = cluster.nodes[leader].store.partition_log(GROUP).entries(Index(3))
     for entry in entries:
         assert entry.matches == (entry.index - 1,) * 3
-    assert list(cluster.raft_group(leader).matches()) == sorted(cluster.nodes)
-    assert cluster.raft_group(leader).trim_limit == entries[-1].index
+    assert list(cluster.raft_group(leader).replication.matches()) == sorted(cluster.nodes)
+    assert cluster.raft_group(leader).replication.trim_limit == entries[-1].index
 
 
 def test_trim_limit_waits_for_the_voter_that_lags() -> None:
@@ -305,16 +305,18 @@ def test_trim_limit_waits_for_the_voter_that_lags() -> None:
     leader = cluster.elect()
     cluster.settle()
     behind = cluster.followers()[0]
-    held = cluster.raft_group(leader).matches()[cluster.raft_group(behind).node]
+    held = cluster.raft_group(leader).replication.matches()[cluster.raft_group(behind).node]
     cluster.kill(behind)
     for number in range(5):
         cluster.propose(b"%d" % number)
     cluster.settle(0.5)
 
-    assert cluster.raft_group(leader).trim_limit == held
+    assert cluster.raft_group(leader).replication.trim_limit == held
     cluster.restart(behind)
     cluster.settle()
-    assert cluster.raft_group(leader).trim_limit == cluster.raft_group(leader).commit_index
+    assert (
+        cluster.raft_group(leader).replication.trim_limit == cluster.raft_group(leader).commit_index
+    )
 
 
 def test_follower_that_needs_trimmed_entries_is_named_and_not_fed_garbage() -> None:

@@ -76,7 +76,7 @@ def test_stop_answers_whoever_waits(raft_group_type: type[RaftGroup]) -> None:
     leader = cluster.elect()
     reads: list[bool] = []
     cluster.propose(b"x", on=leader)
-    cluster.raft_group(leader).read_index(lambda ok, _index: reads.append(ok))
+    cluster.raft_group(leader).reads.ask(lambda ok, _index: reads.append(ok))
 
     raft_group = cluster.raft_group(leader)
     raft_group.stop()
@@ -93,7 +93,7 @@ def test_proposals_of_a_transferred_leader_learn_their_true_outcome() -> None:
     for number in range(10):
         cluster.propose(b"%d" % number, on=leader)
 
-    cluster.raft_group(leader).transfer_leadership()
+    cluster.raft_group(leader).transfer.start()
     cluster.settle(2)
 
     assert cluster.leader() != leader
@@ -188,7 +188,7 @@ def test_callback_that_raises_does_not_stop_the_group() -> None:
         raise RuntimeError("a bug above")
 
     cluster.raft_group(leader).propose(4, b"x", callback=bad)
-    cluster.raft_group(leader).read_index(bad)
+    cluster.raft_group(leader).reads.ask(bad)
     cluster.propose(b"y", on=leader)
     cluster.settle()
 
@@ -236,5 +236,5 @@ def test_unexpected_error_stops_one_replica_and_no_other(monkeypatch: pytest.Mon
     host = cluster.nodes[leader].host
     assert host is not None
     assert host.raft_group(other).failed is None
-    assert host.raft_group(other).has_quorum
+    assert host.raft_group(other).election.has_quorum
     assert cluster.elect() != leader

@@ -18,7 +18,7 @@ from tests.unit.raft.mutants import (
 
 def ask(raft_group: RaftGroup) -> list[tuple[bool, Index]]:
     answers: list[tuple[bool, Index]] = []
-    raft_group.read_index(lambda ok, index: answers.append((ok, index)))
+    raft_group.reads.ask(lambda ok, index: answers.append((ok, index)))
     return answers
 
 
@@ -94,7 +94,7 @@ def test_read_index_is_told_once_all_that_it_covers_has_applied(
     replica.flush()
     assert replica.applied_index < replica.commit_index == lone.log.last_index
 
-    replica.read_index(lambda _ok, _index: told.append(replica.applied_index))
+    replica.reads.ask(lambda _ok, _index: told.append(replica.applied_index))
     replica.flush()
     asked = frames.parse_beat(lone.said(FrameKind.BEAT, "b")[-1])[3]
     lone.hear("b", frames.beat_answer(replica.term, asked, lone.log.last_index), 1.0)

@@ -285,7 +285,7 @@ def test_snapshot_of_entries_that_the_power_cut_took_is_not_begun_from() -> None
     cluster.propose(b"lost")
     cluster.settle(0.01)
     assert cluster.outcomes(b"lost") == [Outcome.APPLIED]
-    work = node.raft_group.take_snapshot()
+    work = node.raft_group.apply.take_snapshot()
     assert work is not None
     work.run()
 
@@ -324,7 +324,7 @@ def test_change_of_voters_is_acknowledged_after_its_sync_with_all_before_it() ->
     lone.restart("a")
 
     assert lone.log.last_index == 3
-    assert lone.replica.configuration.voters[-1] == fourth
+    assert lone.replica.membership.voters[-1] == fourth
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -342,7 +342,7 @@ def test_power_loss_of_the_leader_that_promoted_a_voter_costs_nothing(
     for other in others:
         cluster.isolate(other)
     cluster.change(Promote(NodeId(new)), leader)
-    cluster.time.run(0.04, lambda: cluster.raft_group(leader).configuration_committed)
+    cluster.time.run(0.04, lambda: cluster.raft_group(leader).membership.is_committed)
     cluster.propose(b"precious", leader)
     cluster.time.run(0.02, lambda: bool(cluster.outcomes(b"precious")))
     assert cluster.outcomes(b"precious") == [Outcome.APPLIED]
@@ -398,9 +398,9 @@ def test_power_loss_of_all_who_removed_a_voter_leaves_no_need_of_it() -> None:
     cluster.change(Remove(NodeId(leaves)), leader)
     committed = [cluster.raft_group(name) for name in (leader, stays)]
     cluster.time.run(
-        0.04, lambda: all(raft_group.configuration_committed for raft_group in committed)
+        0.04, lambda: all(raft_group.membership.is_committed for raft_group in committed)
     )
-    assert cluster.raft_group(leader).configuration_committed
+    assert cluster.raft_group(leader).membership.is_committed
     host = cluster.nodes[leaves].host
     assert host is not None
     host.retire_raft_group(GROUP)

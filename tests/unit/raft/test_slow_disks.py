@@ -65,7 +65,7 @@ def test_a_slow_leader_commits_by_the_others_and_hands_over_at_once() -> None:
     assert cluster.raft_group(leader).commit_index >= index
 
     moved: list[bool] = []
-    cluster.raft_group(leader).transfer_leadership(None, moved.append)
+    cluster.raft_group(leader).transfer.start(None, moved.append)
     assert cluster.time.run(2.0, lambda: cluster.leader() not in (None, leader))
 
     assert moved == [True]

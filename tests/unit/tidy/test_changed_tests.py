@@ -64,7 +64,7 @@ def test_a_module_has_the_tests_of_its_room_and_those_that_import_it() -> None:
         ("tests/unit/node/queue/test_lag.py", {"tests/unit/node/queue/test_lag.py"}),
         ("tests/unit/goqueue/vectors/keys.hex", {"tests/unit/goqueue/test_names.py"}),
         ("tests/three_nodes.py", {"tests/chaos/test_nodes.py"}),
-        ("docs/settings.md", set()),
+        ("docs/reference/settings.md", set()),
         ("tests/unit/node/queue/test_that_is_gone.py", set()),
     ],
 )

@@ -1,4 +1,4 @@
-"""docs/settings.md lists every setting of topics, groups and schedules."""
+"""docs/reference/settings.md lists every setting of topics, groups and schedules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from node.http.groups.settings import GroupSettings
 from node.http.queue.schedules import ScheduleBody
 from node.http.topics.catalog import TopicSettings
 
-SETTINGS = (Path(__file__).parents[3] / "docs/settings.md").read_text()
+SETTINGS = (Path(__file__).parents[3] / "docs/reference/settings.md").read_text()
 TOPICS, GROUPS, SCHEDULES = SETTINGS.split("\n## ")[1:4]
 FOREIGN = {"replicationFactor", "config"}
 

@@ -37,7 +37,6 @@ from coordinator.errors import (
     UnknownBroker,
     UnknownReassignment,
 )
-from coordinator.groups.settings import Group
 from coordinator.placement import reassignments
 from coordinator.placement.planner import plan_drain
 from coordinator.placement.steps import CONFIRM, Seen, Step, next_step
@@ -497,7 +496,7 @@ def test_added_partitions_leave_the_others_as_they_are() -> None:
     after = cluster.topic("orders")
     assert added == PartitionsAdded("orders", str(before.id), 2, 5)
     assert after.partitions[:2] == before.partitions
-    assert (after.config.partitions, after.key_counts) == (5, (2, 5))
+    assert (after.config.partitions, after.raised) == (5, ((2, cluster.now_ms),))
     assert {one.created for one in after.partitions[2:]} == {cluster.index}
     assert after.founded_ms(4) == cluster.now_ms
     assert after.founded_ms(0) == before.created_ms
@@ -544,21 +543,3 @@ def test_members_of_groups_learn_of_added_partitions_and_keep_what_they_have() -
     assert len(membership.target) == 6
     assert {partition: membership.target[partition] for partition in before} == before
     assert list(membership.rebalances.known)[-1].cause == "partition_count"
-
-
-def test_groups_that_exist_begin_with_the_first_message_of_an_added_partition() -> None:
-    cluster = Cluster(3)
-    cluster.do(PutGroup("early", {"start": "latest"}))
-    cluster.do(CreateTopic("orders", {"partitions": 2}))
-    cluster.do(PutGroup("known", {"start": "latest"}))
-    cluster.do(AddPartitions("orders", 3))
-    cluster.do(PutGroup("later", {"start": "latest"}))
-
-    def opens(group: Group) -> list[bool]:
-        topic = cluster.topic("orders")
-        return [topic.opens_earliest(group.id, number) for number in range(3)]
-
-    groups = cluster.state.groups
-    assert opens(groups["known"]) == [False, False, True]
-    assert opens(groups["early"]) == [False, False, True]
-    assert opens(groups["later"]) == [False, False, False]

@@ -33,7 +33,7 @@ class Attempts:
                 self.servers.append(client.transport.servers[at])
             return await ask(at, method, path, *rest)
 
-        client.transport._ask = counted  # type: ignore[method-assign]
+        client.transport._ask = counted  # type: ignore[method-assign, assignment]
         return client
 
 
@@ -82,7 +82,7 @@ async def lead(nodes: ThreeNodes, partition_id: PartitionId, name: str) -> None:
     await eventually(lambda: any(group.is_ready_leader for group in groups.values()))
     if not groups[name].is_ready_leader:
         (leader,) = [group for group in groups.values() if group.is_ready_leader]
-        leader.transfer_leadership(NodeId(name))
+        leader.transfer.start(NodeId(name))
     await eventually(
         lambda: (
             groups[name].is_ready_leader and all(group.leader == name for group in groups.values())

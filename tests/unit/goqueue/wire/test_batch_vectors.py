@@ -65,7 +65,7 @@ def test_vectors_are_all_described() -> None:
 
 
 def test_the_documented_layout_assembled_by_hand_is_the_smallest_vector() -> None:
-    """Independent of the encoder: every field written out as docs/storage-format.md has it."""
+    """Independent of the encoder: every field written out as storage-format.md has it."""
     covered = b"".join(
         (
             struct.pack("<I", 72 + 13 + 1 + 2),  # length of the batch

@@ -93,7 +93,7 @@ def pull(origin: Store, target: Store, disk: MemoryDisk, committed: int = 1 << 3
 
 
 def hashes(log: PartitionLog) -> dict[int, str]:
-    return {info.first_index: log.segment_hash(info.first_index) for info in log.segments()}
+    return {info.first_index: log.disk_segments.hash(info.first_index) for info in log.segments()}
 
 
 def old_log(disk: MemoryDisk, count: int = 12) -> Store:

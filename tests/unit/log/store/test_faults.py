@@ -19,7 +19,6 @@ from goqueue.wire.types import Index, Term
 from log.disk.files import OsDisk, SyncFailed
 from log.disk.memory import MemoryDisk
 from log.errors import (
-    Damaged,
     DirectoryLocked,
     EntryDamaged,
     NewerFormat,
@@ -42,6 +41,7 @@ from tests.unit.log.stores import (
     group_of,
     open_store,
     refused,
+    repair,
     seal,
 )
 
@@ -380,10 +380,10 @@ def test_damaged_entry_is_repaired_from_any_replica_that_has_the_same_one() -> N
         with pytest.raises(EntryDamaged):
             log.entry(Index(index))
 
-    assert not log.repair(entry(4, 2))
-    assert log.repair(entry(4))
+    assert not repair(log, entry(4, 2))
+    assert repair(log, entry(4))
     assert log.quarantined
-    assert log.repair(entry(7))
+    assert repair(log, entry(7))
 
     assert not log.quarantined
     assert everything(log) == [entry(n) for n in range(1, 11)]
@@ -407,7 +407,7 @@ def test_a_last_entry_is_repaired_in_its_place_only_where_the_index_of_it_is_dam
     position = int.from_bytes(terms[at : at + 4], "little")
     terms[at : at + 4] = (position - 8).to_bytes(4, "little")
 
-    assert not log.repair(entry(last))
+    assert not repair(log, entry(last))
 
     assert [log.entry(Index(n)) for n in range(1, last)] == [entry(n) for n in range(1, last)]
 
@@ -452,11 +452,11 @@ def test_a_repair_whose_sync_failed_makes_nothing_whole() -> None:
 
     disk.fault = refused("fdatasync", ".segment")
     with pytest.raises(SyncFailed):
-        log.repair(entry(4))
-    with pytest.raises(Damaged):
-        log.check_repaired()
+        repair(log, entry(4))
+    with pytest.raises(EntryDamaged):
+        log.entry(Index(4))
 
-    assert log.repair(entry(4))
+    assert repair(log, entry(4))
     assert not log.quarantined
     flush(store)
     after = open_store(disk.crash(random.Random(1), keep=0.0), seed=4).partition_log(GROUP)
@@ -539,7 +539,7 @@ def test_entries_are_cut_off_behind_a_damaged_entry() -> None:
     assert log.entries(Index(6)) == REPLACED[5:]
     with pytest.raises(EntryDamaged):
         log.entry(Index(5))
-    assert log.repair(entry(5))
+    assert repair(log, entry(5))
     assert everything(log) == REPLACED
 
 

@@ -214,7 +214,7 @@ async def test_directory_whose_cluster_state_is_of_a_later_version_is_refused_in
     raft_group, log = cluster.raft_group, cluster._log
     assert raft_group is not None
     assert log is not None
-    of_version_99 = pack_snapshot(raft_group.configuration, b"\x91\x63")
+    of_version_99 = pack_snapshot(raft_group.membership.configuration, b"\x91\x63")
     await eventually(lambda: raft_group.applied_index <= log.durable_index)
     log.save_snapshot(raft_group.applied_index, of_version_99).run()
     await node.services.stop()

@@ -52,7 +52,7 @@ def configuration(nodes: ThreeNodes, name: str = "n1") -> tuple[str, str]:
     """The cluster group's voters and learners, as one node knows them."""
     raft_group = cluster(nodes, name).raft_group
     assert raft_group is not None
-    known = raft_group.configuration
+    known = raft_group.membership.configuration
     return _names(known.voters), _names(known.learners)
 
 

@@ -20,7 +20,7 @@ class Group:
     """A replica of the cluster group that has applied all there is."""
 
     applied_index = 10
-    voters = ()
+    membership = SimpleNamespace(voters=())
 
 
 class Asked:

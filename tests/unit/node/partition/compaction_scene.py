@@ -3,7 +3,7 @@ once, until one is told to fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -86,12 +86,14 @@ class ListLog:
 class ListGroup:
     """A group that this node leads; `fails_after` so many proposals it does not any more."""
 
-    voters: Sequence[Any] = ()
+    membership = SimpleNamespace(voters=())
     leader = None
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.fails_after: int | None = None
+        self.replication = self
+        self.log_time = SimpleNamespace(now_ms=lambda: scene.now_ms)
 
     @property
     def is_ready_leader(self) -> bool:
@@ -100,9 +102,6 @@ class ListGroup:
     @property
     def trim_limit(self) -> Index:
         return self._scene.state.applied_index
-
-    def log_time_ms(self) -> int:
-        return self._scene.now_ms
 
     def propose(
         self, kind: EntryKind, body: bytes, *, callback: Callable[[Outcome, object, Index], None]

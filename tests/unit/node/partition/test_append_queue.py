@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,9 +34,7 @@ class Group:
         self.entries: list[Entry] = []
         self.callbacks: list[Callback] = []
         self.leads = True
-
-    def log_time_ms(self) -> int:
-        return 1000 + len(self.entries)
+        self.log_time = SimpleNamespace(now_ms=lambda: 1000 + len(self.entries))
 
     def propose(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -47,14 +48,12 @@ class Group:
         self.state = state
         self.host: QueueHost | None = None
         self.is_ready_leader = True
-        self.has_quorum = True
+        self.election = SimpleNamespace(has_quorum=True)
+        self.log_time = SimpleNamespace(now_ms=lambda: self.now_ms)
         self.holds = False
         self.now_ms = 1_000_000
         self.entries: list[Entry] = []
         self.flying: list[tuple[Entry, Callable[..., None]]] = []
-
-    def log_time_ms(self) -> int:
-        return self.now_ms
 
     def propose(
         self, kind: int, body: Any, *, callback: Callable[..., None], **facts: Any
@@ -234,7 +233,7 @@ async def test_a_receive_whose_entry_gave_nothing_after_leadership_was_lost_is_r
 
 
 async def test_without_a_majority_in_reach_nothing_is_taken_on(scene: Scene) -> None:
-    scene.group.has_quorum = False
+    scene.group.election.has_quorum = False
 
     with pytest.raises(NotLeader):
         await scene.receive()

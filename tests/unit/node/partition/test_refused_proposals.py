@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -27,15 +28,13 @@ class Group:
 
     id = "group"
     leader = "me"
+    log_time = SimpleNamespace(now_ms=lambda: 1000)
 
     def __init__(self, state: PartitionState) -> None:
         self.state = state
         self.refuses: Exception | None = None
         self.proposed: list[tuple[Entry, Callable[..., None]]] = []
         self._last = 1
-
-    def log_time_ms(self) -> int:
-        return 1000
 
     def propose(
         self, kind: int, body: Any, *, callback: Callable[..., None], **facts: Any

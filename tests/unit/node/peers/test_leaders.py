@@ -77,7 +77,7 @@ async def test_a_node_without_replicas_tells_of_partitions_whose_leaders_have_mo
         partition_id = PartitionId(TopicId.parse((await some.topics.topic("t")).id), 0)
         replica = nodes.running[first].raft.raft_group(partition_id)
         await eventually(lambda: replica.is_ready_leader)
-        replica.transfer_leadership(NodeId(second))
+        replica.transfer.start(NodeId(second))
         await eventually(
             lambda: nodes.running[second].raft.raft_group(partition_id).is_ready_leader
         )

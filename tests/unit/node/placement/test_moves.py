@@ -99,7 +99,7 @@ def is_settled(nodes: ThreeNodes) -> bool:
         hosts = nodes.broker(name).topics._replicas.all()
         if {one.id for one in hosts} != wanted:
             return False
-        if any(one.raft_group.configuration.learners for one in hosts):
+        if any(one.raft_group.membership.configuration.learners for one in hosts):
             return False
     return True
 
@@ -410,7 +410,7 @@ async def test_a_copy_that_does_not_fit_waits_until_it_does(
         )
         await move(nodes, [to])
         await until_told(nodes, lambda one: "no room" in one.waiting)
-        assert only(nodes, first).raft_group.configuration.learners == ()
+        assert only(nodes, first).raft_group.membership.configuration.learners == ()
         await append(nodes.running[to], "not endangered")
         monkeypatch.setattr(disk, "space", lambda _path: (free, capacity))
         await settled(nodes)
@@ -437,10 +437,10 @@ async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
-        next(voter for voter in host.raft_group.voters if voter.node == leader),
+        next(voter for voter in host.raft_group.membership.voters if voter.node == leader),
     )
     await eventually(lambda: len(moving.seen(host).in_sync) == 3)
-    leaves, stays = (voter for voter in host.raft_group.voters if voter.node != leader)
+    leaves, stays = (voter for voter in host.raft_group.membership.voters if voter.node != leader)
     damaged = leader if whose == "the leader's own" else stays.node
     log = only(nodes, damaged).log
     monkeypatch.setattr(log, "damaged", (Index(1), Index(1)))
@@ -449,7 +449,7 @@ async def test_no_sound_replica_is_taken_away_while_one_that_stays_is_damaged(
     await eventually(lambda: damaged not in moving.seen(host).in_sync)
 
     # then the third is not taken away
-    step = Step(host.id, REMOVE, leaves, host.raft_group.configuration_before.index, 2)
+    step = Step(host.id, REMOVE, leaves, host.raft_group.membership.before.index, 2)
     assert refusal(step, moving.seen(host)) == "only 1 of the 2 that would stay are in sync"
     monkeypatch.setattr(log, "damaged", None)
     await eventually(lambda: refusal(step, moving.seen(host)) is None)
@@ -469,10 +469,10 @@ async def test_leadership_does_not_move_to_a_node_that_still_applies_its_log(
         cast(Forwarder, None),
         NoPeers(),
         Metrics(),
-        next(voter for voter in raft_group.voters if voter.node == leader),
+        next(voter for voter in raft_group.membership.voters if voter.node == leader),
     )
-    heir = next(voter for voter in raft_group.voters if voter.node != leader)
-    step = Step(raft_group.id, TRANSFER, heir, raft_group.configuration_before.index, 3)
+    heir = next(voter for voter in raft_group.membership.voters if voter.node != leader)
+    step = Step(raft_group.id, TRANSFER, heir, raft_group.membership.before.index, 3)
     told = hellos[heir.node]
     monkeypatch.setitem(hellos, heir.node, {**told, REPLAYING: True})
 

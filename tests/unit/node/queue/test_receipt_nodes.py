@@ -13,7 +13,7 @@ from goqueue.wire.errors import BadReceipt, ReceiptExpired
 from node.api.claims import Claim
 from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.broker.node import NodeBroker
-from node.queue.receipt import decode_receipt, encode_receipt
+from node.queue.receipt import decode_receipt, encode_receipts
 from tests.unit.node.test_node import eventually
 from tests.unit.node.three_nodes import ThreeNodes, three_nodes
 
@@ -75,7 +75,7 @@ async def test_any_node_knows_the_clusters_receipts_and_nobody_elses(nodes: Thre
 
     # then neither a checksum nor a code of another delivery will do
     for broker in nodes.brokers:
-        assert await ack(broker, encode_receipt(*place)) == [ReceiptExpired]
+        assert await ack(broker, *encode_receipts(*place[:3], place[3:])) == [ReceiptExpired]
         assert await ack(broker, moved) == [BadReceipt]
     assert await ack(nodes.broker("n1"), *(one.receipt for one in others)) == ["acked"] * 3
     assert await ack(nodes.broker("n3"), mine[0].receipt, early.receipt) == [

@@ -44,6 +44,7 @@ class Group:
         self.id = id
         self.failed: Exception | None = None
         self.applied_index = 0
+        self.membership = SimpleNamespace()
 
 
 class Raft:
@@ -174,7 +175,7 @@ async def test_a_replica_that_nobody_names_and_that_holds_newer_entries_is_a_str
     host.log.append(
         [make_entry(index=n, term=1, time_ms=n, kind=EntryKind.NOOP) for n in range(1, 7)]
     )
-    host.raft_group.configuration = Configuration(Index(6), (other,))  # type: ignore[misc]
+    host.raft_group.membership.configuration = Configuration(Index(6), (other,))
     register = RegisterBroker(other.node, other.incarnation, "b:1", "http://b", "", "1", {})
     away = Row(partition_id.topic.index, 0, [ME], [other.node])
     known = Reported(partition_id.topic.index, 0, 5, (other,))
@@ -198,7 +199,7 @@ class Follower(Group):
 
     def __init__(self, id: PartitionId, *others: Voter) -> None:
         super().__init__(id)
-        self.voters = (Voter(ME, Incarnation(7)), *others)
+        self.membership.voters = (Voter(ME, Incarnation(7)), *others)
         self.peers = {voter.node: SimpleNamespace(connected=True) for voter in others}
 
 
@@ -274,12 +275,12 @@ async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> Non
 
     names = [NodeId("n2"), NodeId("n3")]
     group = SimpleNamespace(
-        voters=(ME, *names),
+        membership=SimpleNamespace(voters=(ME, *names)),
         is_leader=True,
         is_ready_leader=True,
         peers={name: SimpleNamespace(voter=True, connected=True) for name in names},
-        matches=lambda: {"n1": 9, "n2": 9, "n3": 8},
-        transfer_leadership=transfer,
+        replication=SimpleNamespace(matches=lambda: {"n1": 9, "n2": 9, "n3": 8}),
+        transfer=SimpleNamespace(start=transfer),
     )
     parts: dict[str, Any] = dict.fromkeys(("config", "flusher", "metrics"))
     parts["cluster"] = SimpleNamespace(raft_group=None)

@@ -22,6 +22,10 @@ GROUP = PartitionId(TopicId(1, 2), 0)
 LEFT = Seen(Configuration(Index(24), OTHERS), OTHERS[0].node, frozenset(), term=4)
 
 
+def replica_of(configuration: Configuration) -> SimpleNamespace:
+    return SimpleNamespace(membership=SimpleNamespace(configuration=configuration))
+
+
 class Node:
     """One replica, which knows of term 3 and of a configuration at entry 38 that names it."""
 
@@ -31,7 +35,7 @@ class Node:
         self.meanwhile: Callable[[], None] = lambda: None
         self.retired: list[PartitionId] = []
         self.host = SimpleNamespace(
-            raft_group=SimpleNamespace(configuration=Configuration(Index(38), OTHERS, (ME,))),
+            raft_group=replica_of(Configuration(Index(38), OTHERS, (ME,))),
             log=SimpleNamespace(hard_state=SimpleNamespace(term=3)),
         )
         self.left = [GROUP]
@@ -91,7 +95,7 @@ async def test_what_has_changed_while_it_asked_makes_the_answer_worthless(news: 
 
     def meanwhile() -> None:
         if news == "configuration":
-            node.host.raft_group.configuration = Configuration(Index(40), OTHERS, (ME,))
+            node.host.raft_group.membership.configuration = Configuration(Index(40), OTHERS, (ME,))
         elif news == "host":
             node.host = SimpleNamespace(raft_group=node.host.raft_group, log=node.host.log)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -18,14 +19,21 @@ from raft.configuration import Configuration
 ME, A, B, C = map(NodeId, ("me", "a", "b", "c"))
 
 
-@dataclass
 class Group:
     """As much of a replica as is asked about who leads."""
 
-    leader: NodeId | None
-    hears_leader: bool
-    is_learner: bool = True
-    configuration: Configuration = field(default_factory=Configuration)
+    def __init__(
+        self,
+        leader: NodeId | None,
+        hears_leader: bool,
+        is_learner: bool = True,
+        configuration: Configuration | None = None,
+    ) -> None:
+        self.leader = leader
+        self.hears_leader = hears_leader
+        self.is_learner = is_learner
+        self.voting = SimpleNamespace(hears_leader=lambda: self.hears_leader)
+        self.membership = SimpleNamespace(configuration=configuration or Configuration())
 
 
 @dataclass

@@ -10,10 +10,10 @@ from threading import Event, Lock
 import pytest
 
 from node.http.budget.handover import QUICK_S, quick_handover
-from node.http.budget.slices import SHARE, Share, Slices, Worker, in_thread
+from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, Worker, in_thread
 from node.http.request.body import OFF_LOOP_BYTES, off_loop
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Jobs:
@@ -115,6 +115,19 @@ async def test_the_interpreter_is_handed_over_soon_while_a_job_runs_and_only_the
     assert sys.getswitchinterval() == before_s
     assert await off_loop(OFF_LOOP_BYTES, sys.getswitchinterval) == before_s, "small: done here"
     assert await off_loop(OFF_LOOP_BYTES + 1, sys.getswitchinterval) == pytest.approx(QUICK_S)
+
+
+async def test_the_interpreter_is_handed_over_soon_while_the_loop_works_through_slices() -> None:
+    before_s = sys.getswitchinterval()
+    slices, seen = Slices(), list[float]()
+    for _ in range(3):
+        await slices.turn("key a")
+        seen.append(sys.getswitchinterval())
+    for _ in range(APART_TURNS + 1):
+        await asyncio.sleep(0)
+
+    assert seen == [pytest.approx(QUICK_S)] * 3
+    assert sys.getswitchinterval() == before_s
 
 
 def test_the_interval_of_before_is_back_after_the_last_of_several() -> None:

@@ -220,7 +220,7 @@ class Node:
 
     def hashes(self) -> dict[int, str]:
         infos = self.log.segments()
-        return {info.first_index: self.log.segment_hash(info.first_index) for info in infos}
+        return {info.first_index: self.log.disk_segments.hash(info.first_index) for info in infos}
 
     async def _renew(self, _partition_id: PartitionId) -> bool:
         index = self.renewed_at

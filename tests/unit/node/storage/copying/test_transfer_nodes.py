@@ -126,7 +126,7 @@ async def test_a_replica_that_was_away_while_all_it_needs_was_trimmed_comes_back
         shared = sealed & {s.first_index for s in mine.segments() if s.sealed}
         assert shared
         for first in shared:
-            assert mine.segment_hash(first) == theirs.segment_hash(first)
+            assert mine.disk_segments.hash(first) == theirs.disk_segments.hash(first)
     finally:
         for name in list(nodes.running):
             await nodes.stop(name)

@@ -46,7 +46,9 @@ class Replicas:
             is_ready_leader=True,
             leader="me",
             peers=peers,
-            voters=[Voter(NodeId(name), Incarnation(1)) for name in voters],
+            membership=SimpleNamespace(
+                voters=[Voter(NodeId(name), Incarnation(1)) for name in voters]
+            ),
         )
         self.handlers: dict[str, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
         self.running = [replica]

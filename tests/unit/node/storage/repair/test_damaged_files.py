@@ -203,7 +203,7 @@ class SmallNodes(ThreeNodes):
             replica = broker_replica(self, name, partition_id)
             if replica is None or replica.applied_index != theirs.last_index:
                 return False
-            if NodeId(name) not in [voter.node for voter in replica.voters]:
+            if NodeId(name) not in [voter.node for voter in replica.membership.voters]:
                 return False
         return True
 

@@ -62,7 +62,7 @@ async def _receive(
 ) -> None:
     topic = f"receive-{limit}-{consumers}"
     await create_topic(cluster, topic)
-    ends = await _fill(cluster, topic, STORED[limit])
+    ends = await fill(cluster, topic, STORED[limit])
     load = await receive(cluster, topic, ends, limit=limit, connections=consumers, seconds=seconds)
     peer = report.figure(SECTION, _rabbitmq(limit, consumers))
     target = None
@@ -77,7 +77,7 @@ async def _memory(report: Report, cluster: DevCluster, count: int) -> None:
     await receiver.open()
     await asyncio.sleep(SETTLE_S)
     idle = _anonymous(cluster)
-    receiver.expect(await _fill(cluster, "deep", count, lanes=True))
+    receiver.expect(await fill(cluster, "deep", count, lanes=True))
     await asyncio.sleep(SETTLE_S)
     _add_memory(report, count, "RssAnon above idle, largest node", idle, cluster)
     left = count // 2
@@ -93,13 +93,13 @@ async def _backlog(report: Report, cluster: DevCluster, count: int) -> None:
     deep = Receiver(cluster, "deep", "g", 100, shuffled=True)
     await create_topic(cluster, "deep")
     await deep.open()
-    deep.expect(await _fill(cluster, "deep", count, lanes=True))
+    deep.expect(await fill(cluster, "deep", count, lanes=True))
     rates: list[tuple[float, float]] = []
     for turn in range(ROUNDS + 1):
         small = Receiver(cluster, f"small-{turn}", "g", 100, shuffled=True)
         await create_topic(cluster, small.topic)
         await small.open()
-        small.expect(await _fill(cluster, small.topic, ROUND_COUNT, lanes=True))
+        small.expect(await fill(cluster, small.topic, ROUND_COUNT, lanes=True))
         empty = await small.work(8, 60.0)
         backlog = await deep.work(8, empty.seconds)
         await small.check()
@@ -129,7 +129,7 @@ async def _delays(report: Report, cluster: DevCluster) -> None:
     )
 
 
-async def _fill(cluster: DevCluster, topic: str, count: int, *, lanes: bool = False) -> list[int]:
+async def fill(cluster: DevCluster, topic: str, count: int, *, lanes: bool = False) -> list[int]:
     """Where each partition ends after `count` messages, in batches of a thousand or less."""
     batch = 1000 if count >= 1000 * PARTITIONS * 2 else 100
     bodies = batch_bodies(topic, 100, batch, PARTITIONS, lanes=lanes)[:PARTITIONS]

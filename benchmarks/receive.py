@@ -27,6 +27,14 @@ class _Received(msgspec.Struct):
     messages: list[_Message]
 
 
+class _Ended(msgspec.Struct):
+    success: bool
+
+
+class _ReceivedNext(_Received):
+    settle_results: list[_Ended] = []
+
+
 class _Acked(msgspec.Struct):
     settled: int
 
@@ -41,7 +49,7 @@ class _Group(msgspec.Struct):
     partitions: list[_Partition]
 
 
-_received = msgspec.json.Decoder(_Received)
+_received = msgspec.json.Decoder(_ReceivedNext)
 _acked = msgspec.json.Decoder(_Acked)
 _group = msgspec.json.Decoder(_Group)
 
@@ -57,6 +65,8 @@ class Receiver:
     wait_s: float = WAIT_S
     shuffled: bool = False
     """Acks each batch in another order than it came in."""
+    rides: bool = False
+    """Acks what came with the next receive, instead of a request of its own."""
     print: int = 0
     settled: dict[int, Settled] = field(default_factory=dict[int, Settled])
 
@@ -80,16 +90,23 @@ class Receiver:
             for n in range(connections)
         ]
 
+        held: dict[Connection, list[_Message]] = {}
+
         async def begin(_: Connection) -> None:
             return
 
         async def turn(connection: Connection) -> int:
-            messages = await self._receive(connection)
-            if messages:
+            before = held.pop(connection, [])
+            messages = await self._receive(connection, before)
+            if messages and self.rides:
+                held[connection] = messages
+            elif messages:
                 await self._ack(connection, messages)
             return len(messages)
 
         load = await work_until(opened, begin, turn, self.cluster.pids(), seconds)
+        for connection, messages in held.items():
+            await self._ack(connection, messages)
         for connection in opened:
             connection.close()
         return load
@@ -105,17 +122,24 @@ class Receiver:
                 raise BadAnswer(f"{self.topic}/{one.partition}: {settled} acked, it says {one}")
         total = 0
         async with AsyncClient(self.cluster.urls[-1]) as client:
-            for partition, settled in self.settled.items():
-                wanted = set(settled.numbers)
+            for partition, numbered in self.settled.items():
+                wanted = set(numbered.numbers)
                 async for page in client.pages(self.topic, partition):
                     total += fingerprint(m.value for m in page.messages if m.offset in wanted)
         if total & MASK != self.print & MASK:
             raise BadAnswer(f"{self.topic}: what was received is not what was stored")
 
-    async def _receive(self, connection: Connection) -> list[_Message]:
-        wanted = {"topic": self.topic, "limit": self.limit, "wait": f"{self.wait_s * 1000:.0f}ms"}
+    async def _receive(self, connection: Connection, before: list[_Message]) -> list[_Message]:
+        wait = f"{self.wait_s * 1000:.0f}ms"
+        wanted: dict[str, object] = {"topic": self.topic, "limit": self.limit, "wait": wait}
+        if before:
+            wanted["settle"] = [{"receipt": one.receipt, "action": "ack"} for one in before]
         _, body = await connection.ask(self._ask("receive", wanted))
-        return _received.decode(body).messages
+        found = _received.decode(body)
+        if [end.success for end in found.settle_results] != [True] * len(before):
+            raise BadAnswer(f"{len(before)} acks with a receive: {body[:300].decode()}")
+        self._note(before)
+        return found.messages
 
     async def _ack(self, connection: Connection, messages: list[_Message]) -> None:
         if self.shuffled:
@@ -125,6 +149,9 @@ class Receiver:
         )
         if _acked.decode(body).settled != len(messages):
             raise BadAnswer(f"{len(messages)} receipts: {body[:300].decode()}")
+        self._note(messages)
+
+    def _note(self, messages: list[_Message]) -> None:
         for message in messages:
             self.settled[message.partition].add((message.offset,))
         self.print += fingerprint(message.value.encode() for message in messages)
@@ -142,9 +169,11 @@ async def receive(
     limit: int,
     connections: int,
     seconds: float,
+    rides: bool = False,
 ) -> Load:
-    """Receive `limit` messages a request and ack them with the next, then check."""
-    receiver = Receiver(cluster, topic, f"g-{limit}-{connections}", limit)
+    """Receive `limit` messages a request and ack them with another, or with the next receive where
+    it `rides`; then check."""
+    receiver = Receiver(cluster, topic, f"g-{limit}-{connections}", limit, rides=rides)
     receiver.expect(ends)
     load = await receiver.work(connections, seconds)
     await receiver.check()

@@ -35,6 +35,8 @@ class Feature(IntEnum):
     """Nodes ask each other which groups have begun a topic."""
     TOPIC_COMPRESSION = 2
     """A topic has a default compression."""
+    SETTLING_RECEIVES = 2
+    """A receive settles what came before; a node of a lower level would take no notice."""
 
 
 class Unspoken(Exception):

@@ -162,11 +162,14 @@ class Queue(Protocol):
         partitions: Sequence[int] | None = None,
         places: Sequence[tuple[str, int]] | None = None,
         lowest_lane: int = 4,
+        beside: Sequence[str] = (),
     ) -> Received:
         """Lease up to `limit` messages; waits up to `wait_s` for the first one.
 
         They come from `places`, (topic, partition) each, where these are given; else from all
         partitions of the topics, or those numbered. Messages of lanes below `lowest_lane` are left.
+        `beside` are receipts that are settled at the same time: mostly their partitions are asked
+        first, so that it is one entry.
         The group is created with defaults where there is none. A caller that is cancelled gets
         nothing leased for good: what was granted to it is released. Raises `UnknownTopic`,
         `GroupHalted` (409), `TooManyInFlight` (429), `StaleGeneration` (409, its `partitions` as

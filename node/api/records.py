@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from goqueue.wire.types import Offset, TopicId
 from node.api.auth.principal import OutOfScope
-from node.api.rules.rule import free, scoped, topic
+from node.api.rules.rule import free, known, scoped, topic
 from node.api.rules.scope import Scope
 
 MAJORITY, RELAXED = "majority", "relaxed"
@@ -123,6 +123,19 @@ class Records(Protocol):
         `DiskFull`, `Busy`, `PayloadTooLarge`, `DelayTooLong`, `TooManyDelayed`; `Timeout` and
         `OutcomeUnknown` when it may or may not have happened.
         """
+        ...
+
+    @scoped(known)
+    def pick_partition(self, topic: str, messages: int) -> int:
+        """The partition for so many messages that may go to any: the same one for some
+        milliseconds, then the one that has had the fewest of those that come through this node.
+        Raises `UnknownTopic`."""
+        ...
+
+    @scoped(known)
+    def leader_elsewhere(self, topic: str, partition: int) -> str | None:
+        """The node that leads the partition, as this one last heard; None where it is this one, or
+        nobody knows of any."""
         ...
 
     @scoped(topic)

@@ -52,6 +52,11 @@ class Upgrade(Protocol):
     @scoped(free)
     def version(self) -> VersionView: ...
 
+    @scoped(free)
+    def require(self, feature: int) -> None:
+        """Raises NotFinished (409) where the cluster's level is below this one."""
+        ...
+
     @scoped(everywhere)
     async def levels(self) -> LevelsView:
         """Which versions run, and what waits for them."""

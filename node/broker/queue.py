@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from coordinator.cluster.state import Topic
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import CountResult, Op, Parked, Resumed, Unparked
-from goqueue.wire.errors import BadRequest, StaleGeneration, UnknownPartition
+from goqueue.wire.errors import BadReceipt, BadRequest, StaleGeneration, UnknownPartition
 from goqueue.wire.types import PartitionId
 from node.api.claims import Claim
 from node.api.queue import QueuedMessage, Received
@@ -20,10 +20,14 @@ from node.partition.reading.message_reader import row_bytes
 from node.peers.all_of import all_of
 from node.queue.calls import QueueCalls
 from node.queue.group_admin import GroupsBroker, claim_in, group_ref
+from node.queue.receipt import decode_receipt
 from node.queue.receipts import Receipts
 from node.queue.receiver import Poll, QueueReceiver
 from node.rpc.queue import PeekRequest, queued
 
+STAYS = 16
+"""How often in a row, on average, a consumer that settles with each receive asks first the
+partition that it has settled in."""
 PEEKED_AT_ONCE = 16
 """Partitions: as many more are asked while there is less than was asked for, and than fits."""
 
@@ -64,6 +68,7 @@ class NodeQueue:
         partitions: Sequence[int] | None = None,
         places: Sequence[tuple[str, int]] | None = None,
         lowest_lane: int = LANES_COUNT - 1,
+        beside: Sequence[str] = (),
     ) -> Received:
         if places is None:
             found = await self._partitions(topics, partitions)
@@ -72,10 +77,9 @@ class NodeQueue:
         known = await self._groups.ensure_group(group, maker=claim.maker)
         ref, claim = group_ref(known), claim_in(known, claim)
         names = {id: topic.name for id, topic in found}
-        start = self._rng.randrange(len(found)) if found else 0
         poll = Poll(
             ref,
-            [id for id, _topic in (*found[start:], *found[:start])],
+            self._in_turn([id for id, _topic in found], beside),
             claim.member,
             limit,
             ref.config.visibility_ms if visibility_ms is None else visibility_ms,
@@ -101,6 +105,16 @@ class NodeQueue:
             self._requests.polled(known.name, len(messages), loop.time() - began_s)
         unanswered = sorted(poll.doubtful | poll.unread)
         return Received(messages, [(names[id], id.partition) for id in unanswered])
+
+    def _in_turn(self, ids: list[PartitionId], beside: Sequence[str]) -> list[PartitionId]:
+        """From one at random on; first the partitions of receipts that are settled beside it, but
+        for one time in a few, as the others would have to wait until these are empty."""
+        start = self._rng.randrange(len(ids)) if ids else 0
+        ordered = [*ids[start:], *ids[:start]]
+        if beside and self._rng.randrange(STAYS):
+            settled = {_partition_of(receipt) for receipt in beside}
+            ordered.sort(key=lambda id: id not in settled)
+        return ordered
 
     async def peek(
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
@@ -193,6 +207,14 @@ class NodeQueue:
                 raise UnknownPartition(name, number)
             found[PartitionId(topic.id, number)] = topic
         return list(found.items())
+
+
+def _partition_of(receipt: str) -> PartitionId | None:
+    """None for what is no receipt: whoever settles it is told so."""
+    try:
+        return decode_receipt(receipt).partition
+    except BadReceipt:
+        return None
 
 
 def _named_places(ids: object, names: Mapping[PartitionId, str]) -> list[str]:

@@ -13,6 +13,7 @@ from node.api.records import AppendResult, Slice
 from node.broker.partitions import Partitions
 from node.broker.producer_flights import ProducersInFlight
 from node.broker.reads import PartitionReads
+from node.broker.sticky import StickyPartitions
 from node.cluster.host import ClusterHost
 from node.groups.request_metrics import RequestMetrics
 from node.replicas.offsets import OffsetsCollector
@@ -48,6 +49,7 @@ class NodeRecords:
         self._random_id = rng.getrandbits
         self._read_bytes = read_bytes
         self._in_flight = ProducersInFlight()
+        self._sticky = StickyPartitions(partitions.forwarder.led_here, rng)
 
     async def append(
         self,
@@ -99,6 +101,17 @@ class NodeRecords:
             decode=rpc.decode_appended,
             deadline_s=deadline_s,
         )
+
+    def pick_partition(self, topic: str, messages: int) -> int:
+        found = self._cluster.topic(topic)
+        now_s = asyncio.get_running_loop().time()
+        return self._sticky.pick(found.id, len(found.partitions), messages, now_s)
+
+    def leader_elsewhere(self, topic: str, partition: int) -> str | None:
+        found = self._cluster.state.topics.get(topic)
+        if found is None:
+            return None
+        return self._partitions.forwarder.leader_elsewhere(PartitionId(found.id, partition))
 
     async def read(
         self,

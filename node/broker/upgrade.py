@@ -19,7 +19,7 @@ from coordinator.commands.placement import FinishLevel
 from coordinator.errors import UpgradeWaits
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
-from log.levels import Spoken
+from log.levels import NotFinished, Spoken
 from node.api.node import NodeView
 from node.api.upgrade import BrokerVersion, LevelsView, VersionView
 from node.runtime.periodic import Periodic
@@ -59,6 +59,11 @@ class NodeUpgrade:
             VERSION.build_time,
             self._cluster.state.layout.brokers.level,
         )
+
+    def require(self, feature: int) -> None:
+        level = self._cluster.state.layout.brokers.level
+        if feature > level:
+            raise NotFinished(feature, level)
 
     async def levels(self) -> LevelsView:
         await self._cluster.refresh()

@@ -192,6 +192,13 @@ class ClusterMetrics:
         self.term = of.sampled(
             "goqueue_raft_term", "Raft term", PARTITION, told=leader, moves=Moves.PUBLISH
         )
+        self.commit_index = of.sampled(
+            "goqueue_raft_commit_index",
+            "The last entry of the leader's log that a majority holds: its rate is entries",
+            PARTITION,
+            told=leader,
+            moves=Moves.PUBLISH,
+        )
         self.commit_lag = of.sampled(
             "goqueue_raft_commit_lag_entries",
             "Entries in the leader's log that no majority holds yet",

@@ -111,6 +111,7 @@ class ReplicaFigures:
         topic, partition = host.topic, str(host.id.partition)
         cluster, storage = metrics.cluster, metrics.storage
         cluster.term.put(raft_group.term, topic, partition)
+        cluster.commit_index.put(raft_group.commit_index, topic, partition)
         last = host.log.last_index
         cluster.commit_lag.put(max(0, last - raft_group.commit_index), topic, partition)
         cluster.isr_size.put(len(self._note_in_sync(host, seen)), topic, partition)

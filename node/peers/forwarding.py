@@ -158,6 +158,16 @@ class Forwarder:
                 await self._leadership.changed(partition_id, wait)
                 pause = min(pause * 2, ATTEMPT_PAUSE_MAX_S)
 
+    def led_here(self, partition_id: PartitionId) -> bool | None:
+        """Whether this node leads, as far as it knows; None where it knows of no leader."""
+        leader = self._leadership.leader(partition_id)
+        return None if leader is None else leader == self._node
+
+    def leader_elsewhere(self, partition_id: PartitionId) -> NodeId | None:
+        """Whom a request would be sent on to now; None where it would not be."""
+        leader = self._leadership.leader(partition_id)
+        return None if leader == self._node else leader
+
     def leader_changed(self, partition_id: PartitionId, leader: NodeId) -> None:
         """What waits for another node's answer is asked again, of the new leader: the old one may
         be paused, or cut off, and its link not yet known to be dead."""

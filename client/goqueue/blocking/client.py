@@ -5,7 +5,7 @@ It runs the asynchronous ones on a loop in a thread of its own. Calls may come f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Unpack
@@ -24,6 +24,7 @@ from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.options import Priority, ProducerOptions
+from goqueue.models.settles import Settle, SettleResult
 from goqueue.models.times import Duration
 from goqueue.publish.outgoing import Text
 from goqueue.publish.producer import Producer
@@ -126,22 +127,32 @@ class Client:
         generation: int | None = None,
         assignment: Sequence[TopicPartition] | None = None,
         lowest_priority: Priority | int | None = None,
+        settles: Sequence[Settle] = (),
+        on_settled: Callable[[list[SettleResult]], object] | None = None,
     ) -> list[BlockingReceived]:
-        """Take up to `limit` messages of the group. See `AsyncClient.receive`."""
-        found = self._thread.run(
-            self._twin.receive(
-                group,
-                topics,
-                limit=limit,
-                wait=wait,
-                visibility=visibility,
-                partitions=partitions,
-                member=member,
-                generation=generation,
-                assignment=assignment,
-                lowest_priority=lowest_priority,
+        """Take up to `limit` messages of the group. See `AsyncClient.receive`; `on_settled` is
+        called by the thread that receives."""
+        results: list[SettleResult] = []
+        try:
+            found = self._thread.run(
+                self._twin.receive(
+                    group,
+                    topics,
+                    limit=limit,
+                    wait=wait,
+                    visibility=visibility,
+                    partitions=partitions,
+                    member=member,
+                    generation=generation,
+                    assignment=assignment,
+                    lowest_priority=lowest_priority,
+                    settles=settles,
+                    on_settled=results.extend,
+                )
             )
-        )
+        finally:
+            if on_settled is not None and results:
+                on_settled(results)
         return [blocking_received(message, self) for message in found]
 
     def receiving(

@@ -203,8 +203,10 @@ class Workbench:
         result.add_done_callback(lambda told: ended(_error_of(told)))
         return result
 
-    async def _send(self, settles: Sequence[Settle]) -> list[SettleResult]:
-        return await self._client.settle(self._group, settles)
+    async def _send(
+        self, settles: Sequence[Settle], place: TopicPartition | None = None
+    ) -> list[SettleResult]:
+        return await self._client.settle(self._group, settles, partition=place)
 
     # -- leases
 

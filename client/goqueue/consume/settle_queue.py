@@ -17,11 +17,12 @@ _Entry = tuple[Settle, "asyncio.Future[SettleResult]"]
 
 
 class SettleQueue:
-    """`send` settles many at once; `spawn` runs what belongs to nobody who waits for it."""
+    """`send` settles many of one partition at once; `spawn` runs what belongs to nobody who waits
+    for it."""
 
     def __init__(
         self,
-        send: Callable[[Sequence[Settle]], Awaitable[list[SettleResult]]],
+        send: Callable[[Sequence[Settle], TopicPartition], Awaitable[list[SettleResult]]],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._send = send
@@ -66,7 +67,7 @@ class SettleQueue:
         while entries := self._waiting[place][:SETTLES_MAX]:
             self._waiting[place] = self._waiting[place][SETTLES_MAX:]
             try:
-                results = await self._send([settle for settle, _ in entries])
+                results = await self._send([settle for settle, _ in entries], place)
             except GoQueueError as error:
                 results = [error] * len(entries)
             for (_, result), found in zip(entries, results, strict=True):

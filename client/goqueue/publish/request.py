@@ -233,6 +233,7 @@ class Publishing:
                 headers=BATCH,
                 repeatable=repeatable,
                 timeout_s=timeout_s,
+                towards=(topic, partition),
             )
             (result,) = decode_results(answer, 1)
             if result.failure is not None:

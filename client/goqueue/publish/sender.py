@@ -175,6 +175,7 @@ class PartitionSender:
                 headers=BATCH,
                 repeatable=self._is_repeatable(batches[0]),
                 timeout_s=self._left_s(batches[0]),
+                towards=(self._topic, self._partition),
             )
         return decode_results(answer, len(batches))
 

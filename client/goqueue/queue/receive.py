@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -23,8 +23,9 @@ from goqueue.models.queued import (
 )
 from goqueue.models.settles import ACTIONS, SETTLES_MAX, Settle, Settled, SettleResult
 from goqueue.models.times import Duration, Time, duration_ms, duration_text, time_text
-from goqueue.queue.settling import Settling
-from goqueue.transport.calls import Calls, decode, given
+from goqueue.queue.riding import ReceiveRequests
+from goqueue.queue.settling import Body, Settling
+from goqueue.transport.calls import Calls, given
 from goqueue.transport.http import join
 from goqueue.transport.spans import SPANS
 from goqueue.wire.errors import BadRequest, GoQueueError
@@ -39,6 +40,7 @@ class Receiving:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._settling = Settling(calls)
+        self._requests = ReceiveRequests(calls, self._settling)
 
     async def close(self) -> None:
         """Settles that wait for a request to share fail as closed. Idempotent."""
@@ -59,6 +61,8 @@ class Receiving:
         lowest_priority: Priority | int | None = None,
         settler: Settles | None = None,
         timeout_s: float | None = None,
+        settles: Sequence[Settle] = (),
+        on_settled: Callable[[list[SettleResult]], object] | None = None,
     ) -> list[Received]:
         """Take up to `limit` messages of the group, leased for `visibility` (the group's if not
         given); with none ready, waits up to `wait` for the first.
@@ -73,7 +77,12 @@ class Receiving:
         `settler`, this client if not given. `timeout_s` bounds the call in place of the client's
         own bound.
 
-        Raises `UnknownTopic`, `GroupHalted`, `StaleGeneration`.
+        `settles` are done with it, up to 1,000, each on its own and whatever becomes of the
+        receive: so a worker's turn is one request. `on_settled` is told the results, in their
+        order, before this returns or raises. Before feature level 2 it takes two requests.
+
+        Raises `UnknownTopic`, `GroupHalted`, `StaleGeneration`, and `BadRequest` on settles that
+        can't be meant, before anything is sent.
         """
         wait_ms = duration_ms(wait, "wait")
         asked = given(
@@ -89,16 +98,18 @@ class Receiving:
                 "lowest_priority": lowest_priority,
             }
         )
+        bodies = _bodies(settles)
+        if len(bodies) > SETTLES_MAX:
+            raise BadRequest(f"{len(bodies)} settles with a receive: at most {SETTLES_MAX}")
         with SPANS.receiving(group) as came:
-            answer = await self._calls.post(
-                "POST",
-                join("groups", group, "receive"),
-                asked,
-                wait_s=wait_ms / 1000,
-                timeout_s=timeout_s,
+            found, results = await self._requests.receive(
+                group, asked, wait_ms / 1000, timeout_s, bodies
             )
-            bodies = decode(answer.body, _Messages).messages
-            messages = [received_message(body, group, settler or self) for body in bodies]
+            if on_settled is not None and bodies:
+                on_settled(results)
+            if isinstance(found, GoQueueError):
+                raise found
+            messages = [received_message(body, group, settler or self) for body in found]
             came(messages)
         return messages
 
@@ -164,8 +175,15 @@ class Receiving:
 
     # settling
 
-    async def settle(self, group: str, settles: Iterable[Settle]) -> list[SettleResult]:
-        """Settle many receipts at once, each on its own; the results are in their order.
+    async def settle(
+        self,
+        group: str,
+        settles: Iterable[Settle],
+        *,
+        partition: TopicPartition | None = None,
+    ) -> list[SettleResult]:
+        """Settle many receipts at once, each on its own; the results are in their order. Where all
+        are of one `partition`, its leader is asked directly, if it is known.
 
         Repeats itself where an answer was lost, which is safe: see `goqueue.models.settles`. Raises
         `BadRequest` on what can't be meant, before anything is sent.
@@ -173,13 +191,12 @@ class Receiving:
         The calls for one message, such as `ack` and the message's own methods, share requests where
         they are made at the same time.
         """
-        todo = list(settles)
-        for settle in todo:
-            _check(settle)
-        bodies = [settle.to_body() for settle in todo]
+        bodies = _bodies(settles)
+        towards = None if partition is None else (partition.topic, partition.partition)
         results: list[SettleResult] = []
-        for at in range(0, len(todo), SETTLES_MAX):
-            results += await self._settling.settle(group, bodies[at : at + SETTLES_MAX])
+        for at in range(0, len(bodies), SETTLES_MAX):
+            some = bodies[at : at + SETTLES_MAX]
+            results += await self._settling.settle(group, some, towards=towards)
         return results
 
     async def ack(self, messages: Leased | Iterable[Leased]) -> list[Settled]:
@@ -309,6 +326,14 @@ class _Messages(msgspec.Struct):
 
 class _Offsets(msgspec.Struct):
     offsets: dict[int, int]
+
+
+def _bodies(settles: Iterable[Settle]) -> list[Body]:
+    """As they travel. Raises BadRequest on what can't be meant."""
+    todo = list(settles)
+    for settle in todo:
+        _check(settle)
+    return [settle.to_body() for settle in todo]
 
 
 def _check(settle: Settle) -> None:

@@ -42,6 +42,11 @@ def decode_settles(answer: Answer, expected: int) -> list[SettleResult]:
     return [_result(told, is_repeat=answer.is_repeat) for told in results]
 
 
+def decode_rows(results: list[dict[str, Any]]) -> list[SettleResult]:
+    """What stands beside something else, row by row. Raises ServerError."""
+    return [_result(told, is_repeat=False) for told in results]
+
+
 def _result(told: dict[str, Any], *, is_repeat: bool) -> SettleResult:
     if told.get("error"):
         error = GoQueueError.from_body(told)

@@ -44,13 +44,20 @@ class Settling:
         return await self._shared.call((message.group, message.topic, message.partition), body)
 
     async def settle(
-        self, group: str, bodies: Sequence[Body], timeout_s: float | None = None
+        self,
+        group: str,
+        bodies: Sequence[Body],
+        timeout_s: float | None = None,
+        towards: tuple[str, int] | None = None,
     ) -> list[SettleResult]:
         """One request with up to `SETTLES_MAX` settles, as they travel, and the results in their
-        order. Repeats what failed for now, such as the part of one partition without a leader."""
+        order; `towards` is the partition that all of them are of, where that is known.
+
+        Repeats what failed for now, such as the part of one partition without a leader.
+        """
         loop, transport = asyncio.get_running_loop(), self._calls.transport
         deadline = loop.time() + (transport.timeout_s if timeout_s is None else timeout_s)
-        results = await self._ask(group, bodies, timeout_s)
+        results = await self._ask(group, bodies, timeout_s, towards)
         doubtful: set[int] = set()
         for attempt in range(1, transport.retry.attempts_max):
             failed = [row for row, found in enumerate(results) if _may_succeed(found)]
@@ -60,7 +67,7 @@ class Settling:
             doubtful.update(row for row in failed if _is_unknown(results[row]))
             await asyncio.sleep(pause_s)
             left_s = None if timeout_s is None else deadline - loop.time()
-            again = await self._ask(group, [bodies[row] for row in failed], left_s)
+            again = await self._ask(group, [bodies[row] for row in failed], left_s, towards)
             for row, found in zip(failed, again, strict=True):
                 if isinstance(found, NotInFlight) and row in doubtful:
                     found.outcome = "unknown"
@@ -74,10 +81,14 @@ class Settling:
     async def _send_shared(
         self, place: Place, bodies: Sequence[Body], timeout_s: float
     ) -> list[SettleResult]:
-        return await self.settle(place[0], bodies, timeout_s)
+        return await self.settle(place[0], bodies, timeout_s, (place[1], place[2]))
 
     async def _ask(
-        self, group: str, bodies: Sequence[Body], timeout_s: float | None
+        self,
+        group: str,
+        bodies: Sequence[Body],
+        timeout_s: float | None,
+        towards: tuple[str, int] | None,
     ) -> list[SettleResult]:
         try:
             answer = await self._calls.post(
@@ -86,6 +97,7 @@ class Settling:
                 {"settles": bodies},
                 repeatable=True,
                 timeout_s=timeout_s,
+                towards=towards,
             )
             return decode_settles(answer, len(bodies))
         except GoQueueError as error:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from goqueue.transport.http import Answer, Transport
+from goqueue.transport.leaders import Place
 from goqueue.wire.errors import ServerError
 from goqueue.wire.unreadable import UNREADABLE
 
@@ -44,6 +45,7 @@ class Calls:
         repeatable: bool = False,
         wait_s: float = 0.0,
         timeout_s: float | None = None,
+        towards: Place | None = None,
     ) -> Answer:
         """The answer to a request with a body, as it came."""
         return await self.transport.request(
@@ -54,6 +56,7 @@ class Calls:
             repeatable=repeatable,
             wait_s=wait_s,
             timeout_s=timeout_s,
+            towards=towards,
         )
 
 

@@ -1,7 +1,8 @@
 """Requests to a cluster over HTTP: which server, how long, and when it is safe to ask again.
 
 Any node serves any request, so the servers are equal; the one that answered last is asked first
-and the next one when it can't be reached or can't serve. A request is repeated by itself only if
+and the next one when it can't be reached or can't serve. What is for one partition goes to the
+server that leads it, where that is known. A request is repeated by itself only if
 the error says that it may succeed, and either nothing can have happened or the request may safely
 happen twice (`repeatable`): a read, or a batch that carries a producer's sequence.
 """
@@ -21,6 +22,7 @@ import aiohttp
 import msgspec
 
 from goqueue.models.failures import Closed
+from goqueue.transport.leaders import Leaders, Place
 from goqueue.transport.spans import SPANS
 from goqueue.transport.unreachable import connection_error, is_tls, speaks_tls
 from goqueue.wire.errors import (
@@ -32,12 +34,14 @@ from goqueue.wire.errors import (
     ServerError,
     Timeout,
 )
+from goqueue.wire.types import LEADER_HEADER
 from goqueue.wire.unreadable import UNREADABLE
 
 API_KEY = "GOQUEUE_API_KEY"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
 CONNECT_TIMEOUT_S = 3.0
+IDENTIFY_TIMEOUT_S = 5.0
 TURN_S = 0.2
 TIMEOUT_S_MIN = 0.001
 """aiohttp takes 0 for no timeout at all."""
@@ -97,6 +101,7 @@ class Transport:
         self._chance = chance or random.Random()
         self._at = 0
         self._turned_s = float("-inf")
+        self._leaders = Leaders(len(self.servers), self._identify)
         self._answered: set[str] = set()
         """The servers that have answered: they speak what they were spoken to in."""
         self._session: aiohttp.ClientSession | None = None
@@ -115,6 +120,7 @@ class Transport:
     async def close(self) -> None:
         """Close all connections. Idempotent; calls after it raise Closed."""
         self._closed = True
+        await self._leaders.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -130,8 +136,10 @@ class Transport:
         repeatable: bool,
         wait_s: float = 0.0,
         timeout_s: float | None = None,
+        towards: Place | None = None,
     ) -> Answer:
-        """The answer, from whichever server gives one.
+        """The answer, from whichever server gives one; `towards` is the partition that all of it is
+        for, whose leader is asked first.
 
         `wait_s` is how long the server was asked to wait, added to every timeout. Raises the
         server's error, `ConnectionFailed`, or, where the request may have happened, `Timeout` or
@@ -147,7 +155,10 @@ class Transport:
             is_cut_short = left_s < self.attempt_timeout_s + wait_s
             try:
                 attempt_s = min(left_s, self.attempt_timeout_s + wait_s)
-                answer = await self._ask(method, path, params, body, headers, attempt_s)
+                at = self._server_for(towards)
+                answer = await self._ask(at, method, path, params, body, headers, attempt_s)
+                if towards is not None:
+                    self._leaders.learn(towards, at, answer.headers.get(LEADER_HEADER))
                 return replace(answer, is_repeat=True) if maybe_happened else answer
             except GoQueueError as error:
                 maybe_happened |= error.outcome == "unknown"
@@ -174,6 +185,7 @@ class Transport:
         now_s = asyncio.get_running_loop().time()
         if len(self.servers) > 1 and now_s >= self._turned_s + TURN_S:
             self._turned_s = now_s
+            self._leaders.lose(self._at)
             self._move_on(self._at)
         return len(self.servers) > 1
 
@@ -186,8 +198,21 @@ class Transport:
             return max(pause_s, min(float(told), RETRY_AFTER_S_MAX))
         return pause_s
 
+    def _server_for(self, towards: Place | None) -> int:
+        leader = None if towards is None else self._leaders.server(towards)
+        return self._at if leader is None else leader
+
+    async def _identify(self, at: int) -> str:
+        timeout_s = min(IDENTIFY_TIMEOUT_S, self.attempt_timeout_s)
+        answer = await self._ask(at, "GET", "/version", None, None, None, timeout_s)
+        try:
+            return msgspec.json.decode(answer.body, type=_Identity).node_id
+        except UNREADABLE:
+            return ""
+
     async def _ask(
         self,
+        at: int,
         method: str,
         path: str,
         params: Mapping[str, str] | None,
@@ -195,7 +220,6 @@ class Transport:
         headers: Mapping[str, str] | None,
         timeout_s: float,
     ) -> Answer:
-        at = self._at
         server = self.servers[at]
         try:
             async with self._open().request(
@@ -211,7 +235,7 @@ class Transport:
             ) as response:
                 answer = Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._move_on(at)
+            self._leave(at)
             raise await self._why(server, error) from error
         self._answered.add(server)
         if answer.status < 300:
@@ -219,7 +243,9 @@ class Transport:
         if answer.status < 400:
             raise _redirected(server, answer)
         failure = error_of(answer)
-        if failure.retriable:
+        if failure.retriable and answer.status >= 500:
+            self._leave(at)
+        elif failure.retriable:
             self._move_on(at)
         raise failure
 
@@ -229,6 +255,11 @@ class Transport:
         if isinstance(told, OutcomeUnknown) and is_new and await is_tls(server):
             return speaks_tls(server)
         return told
+
+    def _leave(self, at: int) -> None:
+        """It can't be reached, or can't serve."""
+        self._leaders.lose(at)
+        self._move_on(at)
 
     def _move_on(self, at: int) -> None:
         if self._at == at:  # unless a request beside this one already has
@@ -241,6 +272,10 @@ class Transport:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self._session
+
+
+class _Identity(msgspec.Struct):
+    node_id: str = ""
 
 
 def key_headers(api_key: str | None) -> dict[str, str]:

@@ -19,6 +19,9 @@ Lsn = NewType("Lsn", int)
 """A byte position in a node's write-ahead log."""
 NodeId = NewType("NodeId", str)
 """A broker's configured name."""
+LEADER_HEADER = "X-GoQueue-Leader"
+"""In an answer about one partition, the node that leads it, where that is not the one that answers:
+who asks may go there directly."""
 Incarnation = NewType("Incarnation", int)
 """The random 64-bit number of a data directory: a wiped disk gets another one."""
 

@@ -95,12 +95,12 @@ def topic(scope: Scope, method: Callable[..., Awaitable[T]]) -> Any:
     return checked
 
 
-def known(scope: Scope, method: Callable[[str], T]) -> Callable[[str], T]:
+def known(scope: Scope, method: Callable[..., T]) -> Callable[..., T]:
     """As `topic`, of a method that answers at once."""
 
-    def checked(topic: str) -> T:
+    def checked(topic: str, *rest: Any, **named: Any) -> T:
         scope.principal.require(topic)
-        return method(topic)
+        return method(topic, *rest, **named)
 
     return checked
 

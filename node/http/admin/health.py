@@ -55,7 +55,8 @@ class ReadyAnswer(Struct):
 
 class VersionAnswer(Struct):
     """`go_version` is where GoQueue's clients look for the runtime; here it is Python's. `level` is
-    the cluster's finished feature level: what came with a higher one can't be used yet."""
+    the cluster's finished feature level: what came with a higher one can't be used yet. `node_id`
+    is the node that answers, as answers about partitions name their leaders."""
 
     version: str
     git_commit: str
@@ -63,6 +64,7 @@ class VersionAnswer(Struct):
     go_version: str
     python_version: str
     level: int
+    node_id: str
 
 
 class StatsAnswer(Struct):
@@ -126,6 +128,7 @@ async def version(call: Call) -> web.Response:
             f"python{python}",
             python,
             view.level,
+            call.broker.node.node_id,
         )
     )
 

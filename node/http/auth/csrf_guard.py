@@ -26,7 +26,7 @@ _ASKED = "Content-Type, Accept, Authorization, X-API-Key, X-Request-ID"
 _EXPOSED = (
     "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, Retry-After, "
     "X-GoQueue-Next-Offset, X-GoQueue-Log-Start, X-GoQueue-End-Offset, "
-    "X-GoQueue-Topic-Id, X-GoQueue-Stale"
+    "X-GoQueue-Topic-Id, X-GoQueue-Stale, X-GoQueue-Leader"
 )
 PROBES = frozenset(("/livez", "/readyz", "/healthz"))
 _LABEL = re.compile(r"[a-z0-9_-]*")

@@ -18,7 +18,7 @@ from goqueue.wire.ids import DEAD_LETTER_SUFFIX
 from node.api.queue import SettleRequest, SettleView
 from node.api.times import Duration, duration_ms, format_time
 from node.http.groups.consumer_identity import Generation, Member, claim_of
-from node.http.queue.receive import visibility_ms
+from node.http.queue.settle import visibility_ms
 from node.http.request.call import Call, answer, either
 from node.http.text.known_fields import Body
 

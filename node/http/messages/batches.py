@@ -97,7 +97,7 @@ async def _publish(call: Call, partition: int) -> web.Response:
             outcomes = await _append_all(call, topic, partition, batches)
     if told is not None:
         told.published_batches(topic, batches)
-    return _answer(partition, batches, outcomes)
+    return call.tell_leader(_answer(partition, batches, outcomes), topic, partition)
 
 
 async def _append_all(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ from node.http.messages.columns import Rows, check_delays, check_keys, check_siz
 from node.http.messages.request_spans import traced_request
 from node.http.messages.results import PartitionRows, publish_answer, refused_results
 from node.http.messages.rows import read_rows, rows_bytes
+from node.http.messages.sharing import Outcome, apart, may_share, together
 from node.http.messages.trace_context import of_request, stamp
 from node.http.request.answers import RESULT_BYTES, reserve
 from node.http.request.body import off_loop
@@ -87,7 +88,8 @@ async def _published(
     named = [number for number in rows.partitions or () if number is not None]
     count = await call.partition_count(topic, max(named, default=-1) + 1)
     bound = call.broker.topics.max_message_bytes(topic)
-    turn = call.shared.next_turn() % count
+    anywhere = _anywhere(rows)
+    turn = call.broker.records.pick_partition(topic, anywhere) if anywhere else 0
     check_keys(rows, compacted=call.broker.topics.is_compacted(topic))
     if rows.deliver_at is not None:
         check_delays(rows, call.broker.topics.delay_ms_max(topic), _now_ms())
@@ -96,11 +98,15 @@ async def _published(
         error = BadRequest("a producer's messages must all be valid: nothing was stored")
         return error_answer(error, {"results": refused_results(rows)})
     codec = Codec.named(call.broker.topics.compression(topic))
-    work = size if codec is Codec.NONE else size * COMPRESSING
-    encoded = await off_loop(work, _encode_all, rows, parts, codec)
     await reserve(call, RESULT_BYTES * len(rows))
-    with await call.room(Kind.APPENDS, sum(map(len, encoded))):
-        await _append_all(call, topic, parts, encoded)
+    if len(parts) == 1 and parts[0].rows is None and may_share(rows, size):
+        with await call.room(Kind.APPENDS, size):
+            await _append_shared(call, topic, parts[0], rows, size, codec)
+    else:
+        work = size if codec is Codec.NONE else size * COMPRESSING
+        encoded = await off_loop(work, _encode_all, rows, parts, codec)
+        with await call.room(Kind.APPENDS, sum(map(len, encoded))):
+            await _append_all(call, topic, parts, encoded)
     if told is not None:
         told.published(topic, rows, parts)
     return await off_loop(size, publish_answer, topic, rows, parts)
@@ -122,7 +128,7 @@ def _group(
 
 
 def _route(rows: Rows, topic: str, count: int, turn: int) -> list[PartitionRows]:
-    """Rows by partition: the one asked for, else by key, else by message id, else by turn."""
+    """Rows by partition: the one asked for, else by key, else by message id, else the `turn`."""
     keys, asked, ids = rows.keys, rows.partitions, rows.message_ids
     if keys is None and asked is None and ids is None and not rows.errors:
         return [PartitionRows(turn, None)]
@@ -159,6 +165,51 @@ def _partition(rows: Rows, row: int, count: int, turn: int) -> int:
 def _encode_all(rows: Rows, parts: list[PartitionRows], codec: Codec) -> list[bytes]:
     now_ms = _now_ms()
     return [_encode(rows, part, now_ms, len(parts), codec) for part in parts]
+
+
+def _anywhere(rows: Rows) -> int:
+    """How many of them may go to any partition, about; 0 only where none may."""
+    told = (rows.keys, rows.partitions, rows.message_ids)
+    return min((column.count(None) for column in told if column is not None), default=len(rows))
+
+
+async def _append_shared(
+    call: Call, topic: str, part: PartitionRows, rows: Rows, size: int, codec: Codec
+) -> None:
+    """In one batch with what others publish to the partition in this turn of the loop."""
+    broker, deadline_s = call.broker, call.limits.append_deadline_s
+
+    async def append(parts: Sequence[Rows]) -> list[Outcome]:
+        whole = PartitionRows(part.partition, None)
+        shared = together(parts)
+        plain_bytes = sum(map(len, shared.values))
+        work = plain_bytes if codec is Codec.NONE else plain_bytes * COMPRESSING
+        try:
+            encoded = await off_loop(work, _encode, shared, whole, _now_ms(), 1, codec)
+        except GoQueueError:
+            if len(parts) == 1:
+                raise
+            return await _append_apart(append, parts)  # one of them can't be stored
+        await _append(broker, topic, whole, encoded, deadline_s)
+        assert whole.outcome is not None
+        return apart(whole.outcome, parts)
+
+    key_id = None if call.principal is None else call.principal.key_id
+    part.outcome = await call.shared.turn.join(
+        (topic, part.partition, key_id, codec), rows, append, items=len(rows), size_bytes=size
+    )
+
+
+async def _append_apart(
+    append: Callable[[Sequence[Rows]], Awaitable[list[Outcome]]], parts: Sequence[Rows]
+) -> list[Outcome]:
+    found: list[Outcome] = []
+    for part in parts:
+        try:
+            found += await append([part])
+        except GoQueueError as error:
+            found.append(error)
+    return found
 
 
 async def _append_all(

@@ -6,17 +6,20 @@ it could read the answer is given back as if it had not been delivered.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from delivery.config import LANES_COUNT, VISIBILITY_MS_MAX
-from goqueue.wire.errors import BadRequest, OverBudget
+from delivery.config import LANES_COUNT
+from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget
 from goqueue.wire.ids import validate_topic_name
+from log.levels import Feature
 from node.api.queue import QueuedMessage, SettleRequest
 from node.api.receive_budget import TAKING
 from node.api.times import Duration, duration_ms
@@ -25,6 +28,7 @@ from node.http.groups.assignments import Partition, Place
 from node.http.groups.consumer_identity import Generation, Member, claim_of
 from node.http.messages import fields
 from node.http.messages.request_spans import traced_request
+from node.http.queue.settle import SettleItem, SettleResult, settle_items, visibility_ms
 from node.http.queue.views import QueuedView, fitting, held_bytes, in_chunks, queued_views
 from node.http.request.answers import PAGE_TIMES, page_room, told
 from node.http.request.call import Call, either
@@ -37,6 +41,7 @@ TOPICS_MAX = 100
 PLACE_BYTES = 200
 """What a partition that is named takes while the request waits."""
 
+T = TypeVar("T")
 _Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 
@@ -55,6 +60,9 @@ class ReceiveBody(Sources):
 
     A member of the group names itself, its generation, and the partitions it was assigned, instead
     of topics. Messages of lanes below `lowest_priority` are left for later.
+
+    `settle` is done at once, whatever becomes of the receive, each receipt on its own: what this
+    consumer has received before needs no request of its own then. It needs feature level 2.
     """
 
     wait: Duration | None = None
@@ -65,17 +73,20 @@ class ReceiveBody(Sources):
     generation: Generation | None = None
     assignment: Annotated[list[Place], Meta(max_length=100_000)] | None = None
     lowest_priority: str | int | None = None
+    settle: Annotated[list[SettleItem], Meta(max_length=LIMIT_MAX)] | None = None
 
 
 class ReceivedAnswer(Struct, omit_defaults=True):
     """`unanswered` is there where leaders of partitions did not answer in time, or could not read
     a message, as damage is being mended: what they may have leased for this receive, or could not
-    read, comes (again) soon, as the same attempt, and maybe after later messages.
+    read, comes (again) soon, as the same attempt, and maybe after later messages. `settle_results`
+    are the ends of what was to be settled, in order; an error of the receive has them beside.
     """
 
     group: str
     messages: list[QueuedView]
     unanswered: list[Place] = []
+    settle_results: list[SettleResult] = []
 
 
 _RECEIVE = msgspec.json.Decoder(ReceiveBody)
@@ -93,10 +104,14 @@ async def receive(call: Call) -> web.Response:
     stopping = call.shared.stopping.is_set()
     wait_s = 0.0 if stopping else min(wait_ms / 1000, call.limits.long_poll_s_max)
     places = _places_of(wanted)
+    claim = claim_of(wanted.member, wanted.generation)
+    items = wanted.settle or []
+    if items:
+        call.broker.upgrade.require(Feature.SETTLING_RECEIVES)
     receiving = call.broker.queue.receive(
         group,
         topics_of(wanted) if places is None else [],
-        claim=claim_of(wanted.member, wanted.generation),
+        claim=claim,
         limit=limit_of(wanted),
         wait_s=wait_s,
         visibility_ms=visibility_ms(visibility),
@@ -105,18 +120,74 @@ async def receive(call: Call) -> web.Response:
         lowest_lane=LANES_COUNT - 1
         if wanted.lowest_priority is None
         else fields.lane_of(wanted.lowest_priority) or 0,
+        beside=[item.receipt or item.receipt_handle or "" for item in items],
     )
     named = len(places or ()) * PLACE_BYTES
     with room_for(call):
-        found = await (long_poll(call, receiving, named) if wait_s else receiving)
+        polled = partial(long_poll, call, held_bytes=named) if wait_s else _polled
+        if items:
+            settling = settle_items(call, group, claim, items)
+            settled, found = await _both(settling, receiving, polled)
+        else:
+            settled, found = [], await polled(receiving)
     unanswered = [] if found is None else found.unanswered
-    async with granted(call, group, found or []) as messages:
-        if tracing is not None:
-            tracing.received(group, messages)
-        missing = [Place(topic, partition) for topic, partition in unanswered]
-        views = in_chunks(messages, queued_views(messages))
-        given = ReceivedAnswer(group, views, missing)
-        return await told(call, given, weight=held_bytes(messages))
+    with _telling(settled):
+        async with granted(call, group, found or []) as messages:
+            if tracing is not None:
+                tracing.received(group, messages)
+            missing = [Place(topic, partition) for topic, partition in unanswered]
+            views = in_chunks(messages, queued_views(messages))
+            given = ReceivedAnswer(group, views, missing, settled)
+            return await told(call, given, weight=held_bytes(messages))
+
+
+async def _polled(receiving: Coroutine[Any, Any, T]) -> T | None:
+    return await receiving
+
+
+async def _both(
+    settling: Coroutine[Any, Any, list[SettleResult]],
+    receiving: Coroutine[Any, Any, T],
+    polled: Callable[[Coroutine[Any, Any, T]], Awaitable[T | None]],
+) -> tuple[list[SettleResult], T | None]:
+    """At the same time, so that they share an entry where they are of one partition; what is
+    settled is so whatever becomes of the receive, and an error of that tells it."""
+    begun: list[asyncio.Future[list[SettleResult]]] = []
+
+    async def both() -> T:
+        begun.append(asyncio.ensure_future(settling))
+        return await receiving
+
+    found, refused = None, None
+    try:
+        try:
+            found = await polled(both())
+        except GoQueueError as error:
+            refused = error
+        if not begun:  # it was refused, or cut off, before
+            receiving.close()
+            begun.append(asyncio.ensure_future(settling))
+        settled = await begun[0]
+    finally:
+        for task in begun:
+            task.cancel()
+    if refused is not None:
+        with _telling(settled):
+            raise refused
+    return settled, found
+
+
+@contextmanager
+def _telling(settled: list[SettleResult]) -> Iterator[None]:
+    """An error of the receive tells what was settled, too, and that something has happened: whoever
+    repeated the request as it is would be told that nothing is there to settle any more."""
+    try:
+        yield
+    except GoQueueError as error:
+        if settled:
+            error.outcome = "unknown"
+            error.data["settle_results"] = msgspec.to_builtins(settled)
+        raise
 
 
 async def peek(call: Call) -> web.Response:
@@ -156,14 +227,6 @@ def _places_of(wanted: ReceiveBody) -> list[tuple[str, int]] | None:
 
 def limit_of(wanted: Sources) -> int:
     return int(either(wanted.limit, wanted.max_messages, "limit", "max_messages") or LIMIT_DEFAULT)
-
-
-def visibility_ms(given: Duration | None, name: str = "visibility") -> int | None:
-    """0 s to 12 h, None where nothing was given. Raises BadRequest."""
-    found = duration_ms(given, name)
-    if found is not None and found > VISIBILITY_MS_MAX:
-        raise BadRequest(f"{name}: longer than {VISIBILITY_MS_MAX // 3_600_000} hours")
-    return found
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from delivery.config import VISIBILITY_MS_MAX
 from delivery.entries.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from node.api.claims import Claim
@@ -21,7 +22,6 @@ from node.api.times import Duration, duration_ms, format_time
 from node.http.budget.slices import SLICE_BYTES
 from node.http.groups.consumer_identity import Generation, Member, claim_of
 from node.http.messages.request_spans import traced_request
-from node.http.queue.receive import visibility_ms
 from node.http.request.answers import RESULT_BYTES, reserve
 from node.http.request.call import Call, answer, either
 from node.http.text import json
@@ -127,6 +127,28 @@ async def settle(call: Call) -> web.Response:
     items, claim = await _items(call)
     if not items:
         raise BadRequest("settles: nothing to settle")
+    entries, receipts, actions = await _entries(call, group, items)
+    return await settle_all(call, group, claim, entries, receipts, actions)
+
+
+async def settle_items(
+    call: Call, group: str, claim: Claim, items: Sequence[SettleItem]
+) -> list[SettleResult]:
+    """As `settle`, beside something else: the results, also where all of them are errors."""
+    try:
+        entries, receipts, actions = await _entries(call, group, items)
+        outcomes = await _settled(call, group, claim, entries, receipts, actions)
+    except GoQueueError as error:
+        receipts = [item.receipt or item.receipt_handle or "" for item in items]
+        actions = [item.action or "" for item in items]
+        outcomes = [error] * len(items)
+    return list(map(_result, receipts, actions, outcomes))
+
+
+async def _entries(
+    call: Call, group: str, items: Sequence[SettleItem | GoQueueError]
+) -> tuple[list[Entry], list[str], list[str]]:
+    """What is asked for each, its receipt, and its action."""
     default_ms = await _default_visibility_ms(call, group, items)
     entries: list[Entry] = []
     receipts: list[str] = []
@@ -143,7 +165,7 @@ async def settle(call: Call) -> web.Response:
             entries.append(request_of(item, item.action or "", default_ms))
         except GoQueueError as error:
             entries.append(error)
-    return await settle_all(call, group, claim, entries, receipts, actions)
+    return entries, receipts, actions
 
 
 def settle_as(action: str) -> Callable[[Call], Awaitable[web.Response]]:
@@ -187,6 +209,25 @@ async def settle_all(
     actions: Sequence[str],
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
+    outcomes = await _settled(call, group, claim, entries, receipts, actions)
+    results = list(map(_result, receipts, actions, outcomes))
+    failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
+    if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
+        body = {"results": msgspec.to_builtins(results), "settled": 0}
+        return parts_failed_answer(failures, body)
+    told_all = answer(SettleAnswer(results, len(outcomes) - len(failures)))
+    places = {(view.topic, view.partition) for view in outcomes if isinstance(view, SettleView)}
+    return call.tell_leader(told_all, *places.pop()) if len(places) == 1 else told_all
+
+
+async def _settled(
+    call: Call,
+    group: str,
+    claim: Claim,
+    entries: Sequence[Entry],
+    receipts: Sequence[str],
+    actions: Sequence[str],
+) -> list[SettleView | GoQueueError]:
     told = traced_request(call)
     await reserve(call, RESULT_BYTES * len(entries) + sum(map(len, receipts)))
     requests = [entry for entry in entries if isinstance(entry, SettleRequest)]
@@ -194,12 +235,7 @@ async def settle_all(
     outcomes = [next(views) if isinstance(entry, SettleRequest) else entry for entry in entries]
     if told is not None:
         told.settled(group, next(filter(None, actions), "settle"), outcomes)
-    results = list(map(_result, receipts, actions, outcomes))
-    failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
-    if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
-        body = {"results": msgspec.to_builtins(results), "settled": 0}
-        return parts_failed_answer(failures, body)
-    return answer(SettleAnswer(results, len(outcomes) - len(failures)))
+    return outcomes
 
 
 def request_of(
@@ -242,6 +278,14 @@ def request_of(
         wanted.position == "back",
         visibility or 0,
     )
+
+
+def visibility_ms(given: Duration | None, name: str = "visibility") -> int | None:
+    """0 s to 12 h, None where nothing was given. Raises BadRequest."""
+    found = duration_ms(given, name)
+    if found is not None and found > VISIBILITY_MS_MAX:
+        raise BadRequest(f"{name}: longer than {VISIBILITY_MS_MAX // 3_600_000} hours")
+    return found
 
 
 async def group_visibility_ms(call: Call, group: str) -> int:

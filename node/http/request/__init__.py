@@ -1,5 +1,6 @@
 """What every handler works with: the call, its body, its answer, and waiting for messages.
 
 Read `call` first. `body` reads what was sent within its bounds; `answers` charges what is sent back
-until the client has taken it; `long_poll` waits, no longer than the client listens.
+until the client has taken it; `long_poll` waits, no longer than the client listens. By `turn`,
+requests that come at once do together what is cheaper once.
 """

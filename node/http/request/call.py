@@ -20,6 +20,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, is_name, validate_topic_name
+from goqueue.wire.types import LEADER_HEADER
 from node.api.auth.keys import KeyBroker
 from node.api.auth.principal import Principal
 from node.api.broker import Broker
@@ -32,6 +33,7 @@ from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
 from node.http.budget.slices import SHARE, SLICE_BYTES, Share, Slices, Worker
 from node.http.request.body import HeldBody
+from node.http.request.turn import OneTurn
 from node.http.text import json
 from node.http.text.errors import decoded_too_large
 from node.http.text.pieces import encode, weigh
@@ -91,12 +93,7 @@ class Shared:
     lines: Lines = field(default_factory=Lines)
     slices: Slices = field(default_factory=Slices)
     worker: Worker = field(default_factory=Worker)
-    turn: int = 0
-    """Moves on with every request that needs a partition chosen: round robin."""
-
-    def next_turn(self) -> int:
-        self.turn += 1
-        return self.turn
+    turn: OneTurn = field(default_factory=OneTurn)
 
 
 class Call:
@@ -182,6 +179,13 @@ class Call:
         if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) > OFFSET_MAX:
             raise BadRequest(f"bad {name} {text[:40]!r}: want a number from 0")
         return int(text)
+
+    def tell_leader(self, told: web.Response, topic: str, partition: int) -> web.Response:
+        """An answer about one partition, with who leads it where that is another node."""
+        leader = self.broker.records.leader_elsewhere(topic, partition)
+        if leader is not None:
+            told.headers[LEADER_HEADER] = leader
+        return told
 
     async def partition_count(self, topic: str, at_least: int = 0) -> int:
         """The topic's partitions; the topic is created first where that is allowed. Fewer than

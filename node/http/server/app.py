@@ -141,6 +141,7 @@ class HttpFront:
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
+        await self._shared.turn.stop()
         self._listener = self._server = None
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:

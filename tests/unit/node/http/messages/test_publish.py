@@ -12,6 +12,7 @@ import pytest
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, encode_columns
 from goqueue.wire.errors import NoQuorum, OutcomeUnknown
 from goqueue.wire.partitioner import partition_for
+from node.broker import sticky
 from node.http.budget.memory import Bounds, Kind
 
 MESSAGES = "/topics/orders/messages"
@@ -51,7 +52,10 @@ async def test_results_stand_in_the_order_of_the_messages(client, orders):
         assert (stored["value"], stored["key"]) == (str(n), f"k{n % 7}")
 
 
-async def test_keyless_messages_of_a_request_stay_together_and_requests_take_turns(client, orders):
+async def test_keyless_messages_of_a_request_stay_together_and_requests_take_turns(
+    client, orders, monkeypatch
+):
+    monkeypatch.setattr(sticky, "STAY_S", 0.0)
     used = []
     for _ in range(6):
         body = {

@@ -3,13 +3,14 @@
 `Client` blocks, `AsyncClient` awaits; both have topics, publishing, reading, and queues: groups
 that receive and settle, delays, schedules, dead letters. `Producer` (from `client.producer()`)
 batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a member of a group.
-`goqueue.errors` has every error.
+`open` gives a `Client` of a directory, a server or a cluster. `goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 
-Rooms, each standing on those after it: `blocking`, `consume`, `api` (the asynchronous client),
-`admin` (its calls for operators), `queue`, `publish` and `archive`, `transport`, `models`, `wire`.
-`errors` and `tracing` are faces for applications, as this module is; nothing inside imports them.
+Rooms, each standing on those after it: `everyday` (one way in), `blocking`, `consume`, `api` (the
+asynchronous client), `admin` (its calls for operators), `queue`, `publish`, `archive` and `local`
+(directories), `transport`, `models`, `wire`. `errors` and `tracing` are faces for applications, as
+this module is; nothing inside imports them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from goqueue.blocking.received import BlockingReceived
     from goqueue.consume.consumer import AsyncConsumer
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.everyday.opening import open, open_async
     from goqueue.models.groups import (
         Group,
         GroupLag,
@@ -132,6 +134,8 @@ __all__ = [
     "Topic",
     "TopicPartition",
     "Why",
+    "open",
+    "open_async",
 ]
 
 _HOMES = {
@@ -200,6 +204,8 @@ _HOMES = {
     "Topic": "goqueue.models.topics",
     "TopicPartition": "goqueue.models.groups",
     "Why": "goqueue.api.why",
+    "open": "goqueue.everyday.opening",
+    "open_async": "goqueue.everyday.opening",
 }
 
 _MODULES = ("archive", "errors", "tracing", "wire")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from goqueue.models.failures import Closed, PublishFailed, SettleFailed, is_final
+from goqueue.models.failures import (
+    Closed,
+    DirectoryInUse,
+    EngineMissing,
+    PublishFailed,
+    SettleFailed,
+    is_final,
+)
 from goqueue.wire.errors import (
     AlreadyDue,
     BadName,
@@ -57,7 +64,9 @@ __all__ = [
     "ConnectionFailed",
     "Corrupt",
     "DelayTooLong",
+    "DirectoryInUse",
     "DiskFull",
+    "EngineMissing",
     "Forbidden",
     "GoQueueError",
     "GroupActive",

@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 
 LIBRARY = "goqueue"
+logging.getLogger(LIBRARY).addHandler(logging.NullHandler())  # else warnings go to standard error
 
 
 def get_logger(name: str) -> FilteringBoundLogger:

@@ -35,6 +35,16 @@ def test_a_programs_standard_output_is_left_alone(
 
 
 @pytest.mark.usefixtures("not_configured")
+def test_a_program_that_has_no_logging_sees_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    get_logger("disks").warning("disk_slow")
+
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("not_configured")
 def test_an_exception_comes_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("the reason")

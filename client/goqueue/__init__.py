@@ -3,7 +3,8 @@
 `Client` blocks, `AsyncClient` awaits; both have topics, publishing, reading, and queues: groups
 that receive and settle, delays, schedules, dead letters. `Producer` (from `client.producer()`)
 batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a member of a group.
-`open` gives a `Client` of a directory, a server or a cluster. `goqueue.errors` has every error.
+`open` gives a `Client` of a directory, a server or a cluster, `Queue` what most programs need.
+`goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from goqueue.blocking.received import BlockingReceived
     from goqueue.consume.consumer import AsyncConsumer
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.everyday.items import Item
     from goqueue.everyday.opening import open, open_async
+    from goqueue.everyday.queue import Queue, QueueStats
     from goqueue.models.groups import (
         Group,
         GroupLag,
@@ -99,6 +102,7 @@ __all__ = [
     "GroupPartition",
     "GroupState",
     "GroupWhy",
+    "Item",
     "MemberAnswer",
     "Message",
     "MessageEvent",
@@ -118,6 +122,8 @@ __all__ = [
     "ProducerIdentity",
     "PublishFailed",
     "Published",
+    "Queue",
+    "QueueStats",
     "QueuedMessage",
     "Reason",
     "Reassignment",
@@ -169,6 +175,7 @@ _HOMES = {
     "GroupPartition": "goqueue.models.groups",
     "GroupState": "goqueue.api.search",
     "GroupWhy": "goqueue.api.why",
+    "Item": "goqueue.everyday.items",
     "MemberAnswer": "goqueue.models.groups",
     "Message": "goqueue.models.messages",
     "MessageEvent": "goqueue.api.events",
@@ -188,6 +195,8 @@ _HOMES = {
     "ProducerIdentity": "goqueue.models.messages",
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models.messages",
+    "Queue": "goqueue.everyday.queue",
+    "QueueStats": "goqueue.everyday.queue",
     "QueuedMessage": "goqueue.models.queued",
     "Reason": "goqueue.api.why",
     "Reassignment": "goqueue.admin.moves",

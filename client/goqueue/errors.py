@@ -5,6 +5,7 @@ from __future__ import annotations
 from goqueue.models.failures import (
     Closed,
     DirectoryInUse,
+    Empty,
     EngineMissing,
     PublishFailed,
     SettleFailed,
@@ -66,6 +67,7 @@ __all__ = [
     "DelayTooLong",
     "DirectoryInUse",
     "DiskFull",
+    "Empty",
     "EngineMissing",
     "Forbidden",
     "GoQueueError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,12 @@ class DirectoryInUse(Conflict):
     """Another process has the directory open, and does not answer for it."""
 
     code, retriable, text = "directory_in_use", True, "another process has the directory open"
+
+
+class Empty(GoQueueError, queue.Empty):
+    """A queue had nothing to give within the time: also a `queue.Empty`."""
+
+    code, http_status, retriable, text = "empty", 404, True, "the queue is empty"
 
 
 class PublishFailed(GoQueueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from goqueue.models.failures import (
     Closed,
     DirectoryInUse,
+    DirectoryUnusable,
     Empty,
     EngineMissing,
     PublishFailed,
@@ -66,6 +67,7 @@ __all__ = [
     "Corrupt",
     "DelayTooLong",
     "DirectoryInUse",
+    "DirectoryUnusable",
     "DiskFull",
     "Empty",
     "EngineMissing",

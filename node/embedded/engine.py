@@ -7,6 +7,7 @@ may be called from any thread but that one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -36,6 +37,7 @@ LEAVE_S = 3.0
 ACCEPT_PAUSE_S = 0.1
 
 _log = get_logger("embedded")
+logging.getLogger("raft").addHandler(logging.NullHandler())  # a busy host stalls it: no news
 
 
 class DirectoryFailed(ServerError):

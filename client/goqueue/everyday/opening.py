@@ -24,8 +24,9 @@ def open(target: Target = None, **options: Unpack[ClientOptions]) -> Client:
     crash, whoever opens the directory next. Servers are first asked by the first call.
 
     Raises BadRequest for a target that is none; for a directory EngineMissing, DirectoryInUse where
-    another process has it and does not answer, Forbidden where that is another user's, GoQueueError
-    with the code `wal_damaged` where it is damaged, and OSError.
+    another process has it and does not answer, Forbidden where that is another user's,
+    DirectoryUnusable where the system does not allow it, and GoQueueError with the code
+    `wal_damaged` where it is damaged.
     """
     servers, usual = read_target(target)
     usual.update(options)

@@ -18,7 +18,7 @@ import aiohttp
 from goqueue.local import unix_socket
 from goqueue.local.engine import LOCKED, Engine, find_engine
 from goqueue.local.unix_socket import SocketPath
-from goqueue.models.failures import Closed, DirectoryInUse
+from goqueue.models.failures import Closed, DirectoryInUse, DirectoryUnusable
 from goqueue.transport.channel import Answer, Request
 from goqueue.transport.servers import HttpChannel
 from goqueue.wire.errors import ConnectionFailed, GoQueueError, Timeout
@@ -49,8 +49,7 @@ class DirectoryChannel:
         self._failure: GoQueueError | None = None
 
     async def connect(self) -> None:
-        """Raises what opening raises: see `Engine.open`; DirectoryInUse where another process has
-        the directory open and does not answer."""
+        """Raises what `goqueue.open` does."""
         await self._placed(time.monotonic() + OPEN_S)
 
     async def ask(self, server: str, request: Request, timeout_s: float) -> Answer:
@@ -123,6 +122,12 @@ class DirectoryChannel:
             await place.close()
 
     def _find(self, until_s: float) -> _Own | _Others:
+        try:
+            return self._search(until_s)
+        except OSError as error:
+            raise DirectoryUnusable(f"{self.directory} can't be opened: {error}") from error
+
+    def _search(self, until_s: float) -> _Own | _Others:
         while True:
             try:
                 return _Own(self._open_engine(self.directory), self.directory)

@@ -38,6 +38,12 @@ class DirectoryInUse(Conflict):
     code, retriable, text = "directory_in_use", True, "another process has the directory open"
 
 
+class DirectoryUnusable(GoQueueError):
+    """The system does not let the directory be opened: it is a file, say, or another user's."""
+
+    code, http_status = "directory_unusable", 400
+
+
 class Empty(GoQueueError, queue.Empty):
     """A queue had nothing to give within the time: also a `queue.Empty`."""
 

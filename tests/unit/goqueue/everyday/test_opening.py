@@ -13,7 +13,14 @@ import pytest
 
 import goqueue
 from goqueue.api.options import ClientOptions
-from goqueue.errors import BadRequest, Closed, DirectoryInUse, EngineMissing, GoQueueError
+from goqueue.errors import (
+    BadRequest,
+    Closed,
+    DirectoryInUse,
+    DirectoryUnusable,
+    EngineMissing,
+    GoQueueError,
+)
 from goqueue.everyday import targets
 from goqueue.local import directory as local
 from log.config import StorageConfig
@@ -256,6 +263,14 @@ def test_two_handles_share_a_directory_and_the_second_goes_on_alone(jobs: Path) 
     assert [one.text for one in second.receive("workers", "orders", wait=20)] == ["alone"]
     second.close()
     assert not (jobs / "SOCKET").exists()
+
+
+def test_what_the_system_does_not_open_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+
+    with pytest.raises(DirectoryUnusable, match=r"file can't be opened: .*directory") as refused:
+        goqueue.open(tmp_path / "file")
+    assert refused.value.code == "directory_unusable"
 
 
 def test_a_path_too_long_for_a_socket_is_shared_too(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ assert told.result().status == 200
 assert settings() == before
 import structlog
 assert not structlog.is_configured()
+logging.getLogger("raft").warning("the loop was stalled")
 engine.close()
 assert settings() == before
 """

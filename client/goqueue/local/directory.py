@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from urllib.parse import urlencode
 
@@ -36,11 +37,16 @@ class DirectoryChannel:
     """Implements `Channel` over one directory. Of the process that first used it: a forked
     child's calls are refused."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Opens nothing. Raises EngineMissing where nothing is installed that could."""
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        open_engine: Callable[[str], Engine] | None = None,
+    ) -> None:
+        """Opens nothing; later by `open_engine`, or else by what is installed. Raises EngineMissing
+        where nothing is."""
         self.directory = os.path.realpath(directory)
         self.servers = [f"directory {self.directory}"]
-        self._open_engine = find_engine()
+        self._open_engine = open_engine or find_engine()
         self._process = 0
         self._place: _Own | _Others | None = None
         self._placing = asyncio.Lock()

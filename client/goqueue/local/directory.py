@@ -87,14 +87,12 @@ class DirectoryChannel:
             if self._process:
                 raise Closed("the directory is open in the process that this one forked from")
             self._process = os.getpid()
-        if self._failure is not None:
-            raise self._failure
+        self._check_open()
         place = self._place
         if place is not None and not place.is_over:
             return place
         async with self._placing:
-            if self._failure is not None:
-                raise self._failure
+            self._check_open()
             if self._place is not None and self._place.is_over:
                 raise self._failed(self._place)
             if self._place is None:
@@ -104,6 +102,10 @@ class DirectoryChannel:
                 await self._found()
             assert self._place is not None
             return self._place
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise Closed(self._failure.message)
 
     async def _found(self) -> None:
         """What is being found is the place; also that of who asks next, if this one gives up."""

@@ -58,7 +58,16 @@ def test_urls_are_servers_and_other_text_is_a_directory(
 
 
 @pytest.mark.parametrize(
-    "target", ["", " , ", "redis://h:1", "http://a:1,./jobs", ["./jobs"], ["http://a", "b:80"]]
+    "target",
+    [
+        "",
+        " , ",
+        "localhost:8080",
+        "redis://h:1",
+        "http://a:1,./jobs",
+        ["./jobs"],
+        ["http://a", "b:80"],
+    ],
 )
 def test_what_is_neither_is_refused(target: targets.Target) -> None:
     with pytest.raises(BadRequest, match="http://"):
@@ -81,6 +90,10 @@ def test_with_no_target_the_environment_is_asked_first(
     assert targets.read_target(None) == (["https://far:1", "https://away:2"], {"api_key": "a.b"})
     monkeypatch.setenv("GOQUEUE_SERVER", "http://near:1")
     assert targets.read_target(None) == (["http://near:1"], {})
+    monkeypatch.setenv("GOQUEUE_SERVER", "near:1,far:2")  # as the command line takes it
+    assert targets.read_target(None) == (["http://near:1", "http://far:2"], {})
+    monkeypatch.setenv("GOQUEUE_SERVER", str(tmp_path / "jobs"))
+    assert servers(None) == [f"directory {tmp_path}/jobs"]
     monkeypatch.delenv("GOQUEUE_SERVER")
     config.write_text("contexts: 7\n")
     with pytest.raises(BadRequest, match="contexts"):

@@ -19,7 +19,7 @@ import pytest
 
 import goqueue
 from goqueue.errors import GoQueueError
-from tests.cluster.processes import HOST, ROOT, eventually
+from tests.cluster.processes import HOST, ROOT, Cluster, Node, eventually
 from tests.ports import free_ports
 
 KILLS = int(os.environ.get("GOQUEUE_DIRECTORY_KILLS", "4"))
@@ -248,6 +248,44 @@ def test_a_server_serves_a_directory_and_gives_it_back(tmp_path: Path) -> None:
     with goqueue.open(jobs) as client:
         (message,) = client.receive("workers", "jobs", limit=10, wait=20)
         assert message.text == "from the server"
+
+
+def test_a_directory_grows_to_three_nodes_and_outlives_the_first(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=1)
+    first = cluster[0]
+    first.arguments += ["--secret-file", str(cluster.secret)]
+    with goqueue.Queue(first.data) as jobs:
+        jobs.put_many(["leased", "acked", "ready"])
+        jobs.put("delayed", delay="1h")
+        jobs.get().message.extend("1h")
+        jobs.get().ack()
+
+    with cluster.start():
+        for node in cluster.add(2, seeds=[first]):
+            node.start()
+        cluster.wait_until_ready()
+        with goqueue.open(first.url) as client:
+            client.alter_topic("queue", replication_factor=3)
+
+            def is_everywhere() -> bool:
+                (partition,) = client.partitions("queue")
+                brokers = first.ask("GET", "/cluster/health").body["nodes"]
+                return len(partition.isr) == 3 and len(brokers) == 3
+
+            eventually("three replicas", is_everywhere)
+            eventually("three voters", lambda: voters(first) == 3)
+        first.kill()
+        with goqueue.Queue([node.url for node in cluster.nodes[1:]]) as jobs:
+            job = jobs.get(timeout=60)
+            stats = jobs.stats()
+
+    assert job.value == "ready"
+    assert (stats.in_flight, stats.delayed, stats.acked, stats.dead) == (2, 1, 1, 0)
+
+
+def voters(node: Node) -> int:
+    """How many vote in the cluster group."""
+    return len(node.ask("GET", "/cluster/info").body["voters"])
 
 
 @contextmanager

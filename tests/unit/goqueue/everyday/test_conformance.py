@@ -90,10 +90,10 @@ def test_groups_get_every_message_and_members_share_partitions(client: Client) -
 
 
 def test_delays_end_and_can_be_cancelled(client: Client) -> None:
-    soon = client.publish("orders", "soon", delay="100ms")
     never = client.publish("orders", "never", delay="1h")
-
     assert client.receive("billing", "orders") == []
+    soon = client.publish("orders", "soon", delay="100ms")
+
     assert soon.deliver_at_ms is not None
     assert [one.offset for one in client.delayed("orders")][-1] == never.offset
     client.cancel_delayed("orders", 0, never.offset)

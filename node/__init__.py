@@ -4,6 +4,7 @@ To follow a node's life read `server`, then `assembly` and `queue_assembly` (who
 in which order things start), with `factories` for what is made from the configuration.
 
 Each folder is a room with one subject; imports between rooms go down this list only:
+- `embedded`: a node in a program's own process, beside `server`, which is one by itself
 - `broker`: any request, answered here or by whoever leads; `kubernetes`: a node in a pod
 - `observe`: what a node says of itself
 - `lookup`, `placement`, `groups`: searches, replicas that move, members of consumer groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -40,6 +40,9 @@ from node.security.certificates import Certificates, PeerCertificates, server_co
 from raft.config import RaftConfig
 from raft.configuration import stored_configuration
 from raft.link import Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
+
+LOCAL_CONNECTIONS_MAX = 128
+"""Of other processes to an embedded node, beside what else its host has open."""
 
 
 def own_voter(config: NodeConfig, store: Store) -> Voter:
@@ -230,10 +233,12 @@ def front_of(
         append_deadline_s=http.request_timeout_ms / 1000,
         long_poll_s_max=http.long_poll_max_ms / 1000,
     )
+    if config.embedded:
+        limits = replace(limits, connections_max=LOCAL_CONNECTIONS_MAX, quick_handover=False)
     return HttpFront(
         broker,
         host=http.host,
-        port=http.port,
+        port=None if config.embedded else http.port,
         entrance=Entrance(
             ports.certificates.contexts[0] if ports.certificates else None,
             guard_of(config),

@@ -9,9 +9,8 @@ import dataclasses
 import resource
 from contextlib import suppress
 
-import structlog
-
 from node.http.budget.limits import HttpLimits
+from node.runtime.logger import get_logger
 
 WANTED = 1 << 16
 """More than a node can use; a limit beyond it stays as it is."""
@@ -28,7 +27,7 @@ REFUSED_AT_ONCE = 1024
 socket holds."""
 CONNECTIONS_LEAST = 16
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 def raise_limit() -> None:

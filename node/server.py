@@ -9,12 +9,10 @@ import ssl
 import threading
 from collections.abc import Callable
 
-import structlog
-
 from coordinator.errors import SnapshotUnreadable
 from goqueue.wire.errors import GoQueueError
 from log.config import StorageConfig
-from log.disk.files import OsDisk
+from log.disk.files import Disk, OsDisk
 from log.errors import LogError, WalDamaged
 from log.store.directory import Store
 from log.store.set_aside import SetAside
@@ -27,6 +25,7 @@ from node.kubernetes.pod import stands_among_others
 from node.open_files import allowed, raise_limit, unsynced_max
 from node.runtime import heap
 from node.runtime.idle_gc import Collector
+from node.runtime.logger import get_logger
 from node.runtime.logs import configure_logging
 from node.runtime.stored_level import OtherLevel, stored_levels
 
@@ -46,7 +45,7 @@ LEAVE_S = 3.0
 LEAVE_FOR_SURE_S = 10.0
 """When such a process ends, whatever its threads wait for: a failing disk may never answer."""
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 def main_node(config: NodeConfig) -> int:
@@ -172,15 +171,16 @@ async def _opened(config: NodeConfig) -> Store:
     return open_store(config, set_aside=True)
 
 
-def open_store(config: NodeConfig, *, set_aside: bool = False) -> Store:
-    """The data directory, locked and recovered. Raises LogError or OSError.
+def open_store(config: NodeConfig, *, set_aside: bool = False, disk: Disk | None = None) -> Store:
+    """The data directory, locked and recovered, on this disk or the machine's. Raises LogError or
+    OSError.
 
     Where its write-ahead log is damaged, a node among others begins anew and copies from them; one
     that is alone has nobody to copy from, and refuses.
     """
     storage = config.storage
     return Store.open(
-        OsDisk(),
+        disk or OsDisk(),
         config.data_dir,
         StorageConfig(
             node=config.node_id,

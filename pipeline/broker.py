@@ -42,7 +42,8 @@ from goqueue.errors import (
 )
 from goqueue.models.topics import ClusterNode, Partition, Topic
 from goqueue.transport.calls import decode
-from goqueue.transport.http import Answer, RetryPolicy, Transport, join
+from goqueue.transport.channel import Answer
+from goqueue.transport.http import RetryPolicy, Transport, join
 from goqueue.transport.pages import FramePage, frame_page
 from goqueue.transport.patience import confirmed
 from goqueue.wire.layout import BATCH_MEDIA_TYPE

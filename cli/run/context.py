@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.output.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
+from goqueue.errors import BadRequest
 from goqueue.models.options import did_you_mean
 
 SERVER_DEFAULT = "http://127.0.0.1:8080"
@@ -144,6 +145,18 @@ def resolve(
         cert_file=found["cert_file"],
         key_file=found["key_file"],
     )
+
+
+def current() -> dict[str, object]:
+    """What `goqueue.open()` opens where it is told nothing: `servers`, and the client's options.
+    Raises BadRequest where the file can't be used."""
+    try:
+        chosen = resolve(None, os.environ.get("GOQUEUE_CONTEXT") or None, None)
+    except CliError as error:
+        raise BadRequest(error.message) from error
+    options: dict[str, object] = {"servers": chosen.server}
+    given = {name: getattr(chosen, name) for name in ("api_key", "timeout_s", *TLS_FILES)}
+    return options | {name: value for name, value in given.items() if value}
 
 
 class _Wrong(ValueError):

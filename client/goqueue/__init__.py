@@ -3,13 +3,15 @@
 `Client` blocks, `AsyncClient` awaits; both have topics, publishing, reading, and queues: groups
 that receive and settle, delays, schedules, dead letters. `Producer` (from `client.producer()`)
 batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a member of a group.
+`open` gives a `Client` of a directory, a server or a cluster, `Queue` what most programs need.
 `goqueue.errors` has every error.
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 
-Rooms, each standing on those after it: `blocking`, `consume`, `api` (the asynchronous client),
-`admin` (its calls for operators), `queue`, `publish` and `archive`, `transport`, `models`, `wire`.
-`errors` and `tracing` are faces for applications, as this module is; nothing inside imports them.
+Rooms, each standing on those after it: `everyday` (one way in), `blocking`, `consume`, `api` (the
+asynchronous client), `admin` (its calls for operators), `queue`, `publish`, `archive` and `local`
+(directories), `transport`, `models`, `wire`. `errors` and `tracing` are faces for applications, as
+this module is; nothing inside imports them.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from goqueue.blocking.received import BlockingReceived
     from goqueue.consume.consumer import AsyncConsumer
     from goqueue.errors import GoQueueError, PublishFailed, SettleFailed
+    from goqueue.everyday.items import Item
+    from goqueue.everyday.opening import open, open_async
+    from goqueue.everyday.queue import Queue, QueueStats
     from goqueue.models.groups import (
         Group,
         GroupLag,
@@ -97,6 +102,7 @@ __all__ = [
     "GroupPartition",
     "GroupState",
     "GroupWhy",
+    "Item",
     "MemberAnswer",
     "Message",
     "MessageEvent",
@@ -116,6 +122,8 @@ __all__ = [
     "ProducerIdentity",
     "PublishFailed",
     "Published",
+    "Queue",
+    "QueueStats",
     "QueuedMessage",
     "Reason",
     "Reassignment",
@@ -132,6 +140,8 @@ __all__ = [
     "Topic",
     "TopicPartition",
     "Why",
+    "open",
+    "open_async",
 ]
 
 _HOMES = {
@@ -165,6 +175,7 @@ _HOMES = {
     "GroupPartition": "goqueue.models.groups",
     "GroupState": "goqueue.api.search",
     "GroupWhy": "goqueue.api.why",
+    "Item": "goqueue.everyday.items",
     "MemberAnswer": "goqueue.models.groups",
     "Message": "goqueue.models.messages",
     "MessageEvent": "goqueue.api.events",
@@ -184,6 +195,8 @@ _HOMES = {
     "ProducerIdentity": "goqueue.models.messages",
     "PublishFailed": "goqueue.errors",
     "Published": "goqueue.models.messages",
+    "Queue": "goqueue.everyday.queue",
+    "QueueStats": "goqueue.everyday.queue",
     "QueuedMessage": "goqueue.models.queued",
     "Reason": "goqueue.api.why",
     "Reassignment": "goqueue.admin.moves",
@@ -200,6 +213,8 @@ _HOMES = {
     "Topic": "goqueue.models.topics",
     "TopicPartition": "goqueue.models.groups",
     "Why": "goqueue.api.why",
+    "open": "goqueue.everyday.opening",
+    "open_async": "goqueue.everyday.opening",
 }
 
 _MODULES = ("archive", "errors", "tracing", "wire")

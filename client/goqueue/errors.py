@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from goqueue.models.failures import Closed, PublishFailed, SettleFailed, is_final
+from goqueue.models.failures import (
+    Closed,
+    DirectoryInUse,
+    DirectoryUnusable,
+    Empty,
+    EngineMissing,
+    PublishFailed,
+    SettleFailed,
+    is_final,
+)
 from goqueue.wire.errors import (
     AlreadyDue,
     BadName,
@@ -57,7 +66,11 @@ __all__ = [
     "ConnectionFailed",
     "Corrupt",
     "DelayTooLong",
+    "DirectoryInUse",
+    "DirectoryUnusable",
     "DiskFull",
+    "Empty",
+    "EngineMissing",
     "Forbidden",
     "GoQueueError",
     "GroupActive",

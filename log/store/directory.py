@@ -431,6 +431,12 @@ class Store:
             self._lock = -1
         self._writer = None
 
+    def disown(self) -> None:
+        """In a forked child, once: closes the lock that came along, which stays the parent's."""
+        if self._lock >= 0:
+            self._disk.close(self._lock)
+            self._lock = -1
+
     # -- private
 
     def _make_job(

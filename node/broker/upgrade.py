@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import structlog
-
 from coordinator.brokers.registry import Broker
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
@@ -22,6 +20,7 @@ from goqueue.wire.types import NodeId
 from log.levels import NotFinished, Spoken
 from node.api.node import NodeView
 from node.api.upgrade import BrokerVersion, LevelsView, VersionView
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
 
@@ -29,7 +28,7 @@ COMMAND_DEADLINE_S = 15.0
 LOOK_S = 2.0
 ALIVE = "alive"
 
-_log = structlog.get_logger("cluster")
+_log = get_logger("cluster")
 
 
 class Cluster(Protocol):

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import structlog
 from msgspec import structs
 
 from coordinator.brokers.formation import wiped_text
@@ -45,6 +44,7 @@ from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
 from node.peers.repetition import may_repeat_command
 from node.rpc import partitions as rpc
+from node.runtime.logger import get_logger
 from raft.errors import Outcome
 from raft.group import RaftGroup
 from raft.link import LEVELS
@@ -67,7 +67,7 @@ Answer = tuple[Index, Result]
 
 _INDEX = struct.Struct("<Q")
 
-_log = structlog.get_logger("cluster")
+_log = get_logger("cluster")
 REMOVED = "it was removed from the cluster"
 """Why a peer is kept out that somebody took away."""
 

@@ -16,8 +16,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
-
 from coordinator.brokers.formation import (
     Hello,
     Plan,
@@ -40,6 +38,7 @@ from node.config.node import NodeConfig
 from node.config.option import Address, address
 from node.config.secret_checks import founding_refusal
 from node.peers.link import PeerLink
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.runtime.version import VERSION
 from raft.configuration import decode_voters, stored_configuration
@@ -58,7 +57,7 @@ LEADERLESS_S = 3.0
 _REGISTERED = ["incarnation", "peer_address", "http_url", "zone", "version", "labels"]
 _REGISTERED += ["lowest_level", "highest_level"]
 
-_log = structlog.get_logger("cluster")
+_log = get_logger("cluster")
 
 
 class BrokerMembership:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from coordinator.commands.placement import ReplicasChanged, Reported
 from coordinator.placement.cluster_steps import cluster_members, cluster_step
 from coordinator.placement.steps import ADD_LEARNER, PROMOTE, TRANSFER, Seen, Step, refusal
@@ -20,6 +18,7 @@ from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import CLUSTER_GROUP, NodeId
 from node.cluster.host import ClusterHost
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from raft.configuration import AddLearner, Change, Promote, Remove
 from raft.errors import Outcome
@@ -29,7 +28,7 @@ TICK_S = 0.2
 STEP_TIMEOUT_S = 5.0
 NOTE_TIMEOUT_S = 5.0
 
-_log = structlog.get_logger("cluster")
+_log = get_logger("cluster")
 
 
 class ClusterMembers:

@@ -294,6 +294,8 @@ class NodeConfig:
     auth: AuthConfig = field(default_factory=AuthConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     warnings: tuple[str, ...] = ()
+    embedded: bool = False
+    """Not an option: the node runs in a program's own process, and listens nowhere."""
 
     @property
     def node_id(self) -> str:

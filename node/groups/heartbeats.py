@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-import structlog
-
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, Index
@@ -18,6 +16,7 @@ from node.rpc import groups as group_rpc
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.groups import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
+from node.runtime.logger import get_logger
 
 HEARD_DEADLINE_S = 5.0
 SILENT_DEADLINE_S = 2.0
@@ -33,7 +32,7 @@ _Session = tuple[int, str]
 _Heard = asyncio.Future[Index | None]
 """Up to where the leader had applied as it heard of a member; None of who is none."""
 
-_log = structlog.get_logger("groups")
+_log = get_logger("groups")
 
 
 class SignsOfLife:

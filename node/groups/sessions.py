@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
 from coordinator.commands.members import ExpireMembers, MemberCommand
@@ -28,6 +26,7 @@ from node.peers.link import PeerLink
 from node.rpc import groups as group_rpc
 from node.rpc import partitions as rpc
 from node.rpc.groups import HeardAnswer, HeardRequest, SilentAnswer, SilentRequest
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25
@@ -43,7 +42,7 @@ PARTITIONS_AT_ONCE_MAX = 256
 """Owner entries and questions on their way; the link to a peer takes four times as many requests
 of each kind."""
 
-_log = structlog.get_logger("groups")
+_log = get_logger("groups")
 
 
 class SessionsCluster(Protocol):

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from node.kubernetes.api import ApiProblem, Condition, KubernetesApi
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 ROLE, LEADERS, GATE = "goqueue.io/role", "goqueue.io/leaders", "goqueue.io/in-sync"
@@ -24,7 +23,7 @@ PAUSE_MAX_S = 30.0
 OUT_OF_SYNC_S = 30.0
 """An open gate closes only after so long out of sync: any node serves any request meanwhile."""
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import structlog
-
 from node.config.pod_names import RECORD_KEY
 from node.kubernetes.api import ApiProblem, ClusterRecord
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 PAUSE_S = 0.5
@@ -28,7 +27,7 @@ CHECK_S = 60.0
 CONFLICT = 409
 MISSING = 404
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 class Record(Protocol):

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import structlog
-
 from coordinator.brokers.registry import DRAINED, Broker
 from coordinator.errors import BrokerGone
 from goqueue.tasks import TaskSet
@@ -33,6 +31,7 @@ from node.metrics import Metrics
 from node.observe.status import NodeStatus
 from node.placement.maintenance import Maintenance
 from node.replicas.local import Replicas
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.runtime.service import Service
 
@@ -43,7 +42,7 @@ ZONE_PAUSE_S = 5.0
 ZONE_PAUSE_MAX_S = 300.0
 OUTCAST_S = 1.0
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 class BrokerMembership(Protocol):

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-import structlog
-
 from coordinator.brokers.registry import DRAINED, Broker
 from coordinator.cluster.state import ClusterState
 from coordinator.errors import TooFewBrokers
@@ -20,6 +18,7 @@ from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node.config.pod_names import PodNames
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 TICK_S = 0.5
@@ -30,7 +29,7 @@ NEW_MS = 3_600_000
 MOVES_MAX = 1000
 """Of one rebalance; what is left is for the next."""
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 class Cluster(Protocol):

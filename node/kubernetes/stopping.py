@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 
 from coordinator.brokers.registry import DRAINED, Broker
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.config.pod_names import STOP_SOCKET
 from node.kubernetes.api import ApiProblem
+from node.runtime.logger import get_logger
 
 GRACE_S = 30.0
 """Kubernetes' own, where the pod was never seen."""
@@ -53,7 +53,7 @@ NOT_IN_ORDER, QUORUM_AT_STAKE = "NotStoppedInOrder", "QuorumAtStake"
 UNDONE_S = 30.0
 """A node that runs on for so long after its grace period was not meant to stop after all."""
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 class Told(msgspec.Struct):

@@ -7,16 +7,15 @@ import random
 from collections.abc import Callable
 from contextlib import aclosing
 
-import structlog
-
 from node.kubernetes.api import ApiProblem, KubernetesApi, StatefulSet
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 
 PAUSE_FIRST_S = 0.2
 PAUSE_MAX_S = 10.0
 EXPIRED = 410
 
-_log = structlog.get_logger("kubernetes")
+_log = get_logger("kubernetes")
 
 
 class StatefulSetWatch:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-import structlog
-
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import NodeId
 from node.metrics import Metrics
 from node.peers.link import PeerLink
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from raft.link import RemoteError
 
@@ -18,7 +17,7 @@ PING = "ping"
 PING_S = 2.0
 """How often each peer is asked for nothing, and how long for its answer is waited."""
 
-_log = structlog.get_logger("link")
+_log = get_logger("link")
 
 
 class LinkFigures:

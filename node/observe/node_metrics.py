@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import structlog
-
 from node.metrics import Metrics
 from node.metrics.exposition import SLICE_S
 from node.observe.cluster_metrics import ClusterFigures
@@ -17,6 +15,7 @@ from node.observe.replica_metrics import ReplicaFigures
 from node.observe.status import NodeStatus
 from node.peers.link import PeerLink
 from node.queue.lag import REFRESH_S, TakingPart
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 DIRECTIONS = ("sent", "received")
@@ -24,7 +23,7 @@ DIRECTIONS = ("sent", "received")
 WATCH_S = 1.0
 """How soon after a link went down or came up it is noted who is in sync."""
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 class Front(Protocol):

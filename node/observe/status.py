@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import structlog
-
 from coordinator.brokers.health import Standing
 from coordinator.cluster.state import ClusterState, Topic
 from coordinator.groups.holdings import short
@@ -30,12 +28,13 @@ from node.replicas.damaged import DAMAGED, damaged_replicas
 from node.replicas.local import Replicas
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
+from node.runtime.logger import get_logger
 from node.runtime.loop_lag import LoopLag
 from node.storage.disks import REPLAYING, STOPPING, Disks
 from node.storage.space_watch import ROOM_BYTES, SpaceWatch
 from raft.group import RaftGroup
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 UNDER_REPLICATED, LAGGING = "under_replicated", "lagging"
 """The names under which peers are told: how many partitions led here lack replicas in sync, and how

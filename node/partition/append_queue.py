@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-import structlog
-
 from delivery.entries.records import AppendBatch, encode_records
 from delivery.leader.appender import NOT_PROPOSED, Admitted, Appender, Duplicate, Rows
 from goqueue.wire.batch import RecordBatch
@@ -23,6 +21,7 @@ from goqueue.wire.types import Index, Offset
 from log.entry import EntryKind
 from node.api.records import MAJORITY, RELAXED, AppendResult
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -30,7 +29,7 @@ _UNPLACED = Offset(0)
 OFF_LOOP_BYTES = 256 << 10
 """Batches above this are validated on a worker thread: decompression would stall the loop."""
 
-_log = structlog.get_logger("partition")
+_log = get_logger("partition")
 
 
 class ByteBudget:

@@ -9,8 +9,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 
-import structlog
-
 from coordinator.topics.settings import TopicConfig, queue_config
 from delivery.config import QueueConfig
 from delivery.leader.appender import Appender
@@ -39,6 +37,7 @@ from node.partition.retention.reappended import CompactedReader
 from node.partition.retention.trimming import Retention
 from node.partition.timeline_lookup import stories_of
 from node.partition.unreadable_messages import UnreadableMessages
+from node.runtime.logger import get_logger
 from raft.configuration import Configuration
 from raft.group import RaftGroup
 from raft.interfaces import SnapshotWork
@@ -51,7 +50,7 @@ ELECTION_S = 3.0
 ELECTED, HANDOVER = "elected", "handover"
 """How this node came to lead."""
 
-_log = structlog.get_logger("partition")
+_log = get_logger("partition")
 
 
 @dataclass(frozen=True, slots=True)

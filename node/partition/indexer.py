@@ -8,10 +8,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import structlog
-
 from node.partition.host import PartitionHost
 from node.partition.reading.segment_follower import SegmentFollower
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 STEPS = 4
@@ -22,7 +21,7 @@ IDLE_S = 0.5
 SWEEP_S = 10.0
 """Between sweeps, where nothing is indexed."""
 
-_log = structlog.get_logger("indexer")
+_log = get_logger("indexer")
 
 
 class Indexer:

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-import structlog
-
 from delivery.config import LANES_COUNT, QueueConfig
 from delivery.entries.ops import (
     RELEASE,
@@ -39,6 +37,7 @@ from log.entry import EntryKind
 from log.levels import Levels
 from node.partition.consumer_activity import ConsumerActivity
 from node.rpc.queue import GroupRef
+from node.runtime.logger import get_logger
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -54,7 +53,7 @@ OVERDUE_S = 0.05
 Ticket = asyncio.Future[Result]
 Waiter = asyncio.Future[None]
 
-_log = structlog.get_logger("queue")
+_log = get_logger("queue")
 
 
 class QueueHost:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
 from delivery.timeline.message import Projection, Timeline, encode_stories
 from delivery.timeline.message_entry_index import COMMIT, SEEK, Wide
 from delivery.timeline.story import StoryRecord, advances
@@ -19,6 +17,7 @@ from log.entry import Entry
 from log.errors import LogError
 from node.partition.offset_lookup import entry_holding, time_at_hand
 from node.runtime.gil_yield import GilYield
+from node.runtime.logger import get_logger
 
 if TYPE_CHECKING:  # it has its stories told here
     from node.partition.host import PartitionHost
@@ -39,7 +38,7 @@ FRAMES_A_STEP = 16
 HOT_ENTRIES = 32
 """Entries from memory that are judged before others get their turn."""
 
-_log = structlog.get_logger("timelines")
+_log = get_logger("timelines")
 
 
 class TimelineOff(GoQueueError):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from goqueue.wire.types import NodeId
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.storage.disks import Disks
 from raft.group import RaftGroup
@@ -19,7 +18,7 @@ INTERVAL_S = 0.5
 ROUND_MAX = 64
 """Each stops its partition's publishes for a moment."""
 
-_log = structlog.get_logger("disks")
+_log = get_logger("disks")
 
 
 class LeadershipShedder:

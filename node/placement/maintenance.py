@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from goqueue.tasks import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.cluster.host import ClusterHost
@@ -17,6 +15,7 @@ from node.partition.offset_lookup import time_at_hand
 from node.placement.steps import transferred
 from node.queue.group_admin import group_ref
 from node.replicas.local import Replicas
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.storage.flusher import Flusher
 from raft.group import RaftGroup
@@ -33,7 +32,7 @@ MOVES_A_ROUND = 4
 PARTITION, CLUSTER = "partition", "cluster"
 """Whose state a snapshot holds."""
 
-_log = structlog.get_logger("upkeep")
+_log = get_logger("upkeep")
 
 
 class Maintenance:

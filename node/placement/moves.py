@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
 from coordinator.commands.placement import PlacementCommand, Row
@@ -32,6 +30,7 @@ from node.placement.views import TURN
 from node.rpc import moves as move_rpc
 from node.rpc import partitions as rpc
 from node.rpc.moves import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, SeenRow, ToldRequest
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25
@@ -46,7 +45,7 @@ AT_ONCE_MAX = 32
 RATE_SHARE = 0.3
 """Of the newest measurement in a rate that is shown."""
 
-_log = structlog.get_logger("moves")
+_log = get_logger("moves")
 
 
 class MovesCluster(Protocol):

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import structlog
-
 from coordinator.placement.steps import ADD_LEARNER, CONFIRM, PROMOTE, REMOVE, Seen, Step, refusal
 from coordinator.topics.partitions import Configuration
 from goqueue.wire.errors import BadRequest, GoQueueError, NotLeader, OutcomeUnknown, Timeout
@@ -26,6 +24,7 @@ from node.replicas.partition_service import PartitionService
 from node.rpc import moves as move_rpc
 from node.rpc import partitions as rpc
 from node.rpc.moves import SeenRequest, StepRequest
+from node.runtime.logger import get_logger
 from node.storage.disks import REPLAYING
 from node.storage.space_watch import ROOM_BYTES
 from raft.configuration import AddLearner, Change, Confirm, Promote, Remove
@@ -44,7 +43,7 @@ _CHANGES: Mapping[str, Callable[[Voter], Change]] = {
     CONFIRM: lambda _voter: Confirm(),
 }
 
-_log = structlog.get_logger("moves")
+_log = get_logger("moves")
 
 
 class MovingPartitions:

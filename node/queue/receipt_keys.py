@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 
-import structlog
-
 from coordinator.access.receipt_keys import SECRET_BYTES
 from coordinator.commands.keys import AddReceiptKey
 from goqueue.wire.errors import GoQueueError
 from log.levels import Feature
 from node.cluster.host import ClusterHost
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 LOOK_S = 1.0
 COMMAND_DEADLINE_S = 15.0
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 class ReceiptKeyRotation:

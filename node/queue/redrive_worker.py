@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
 from coordinator.commands.queue import DeadLetterFilter, RedriveStep
@@ -24,6 +22,7 @@ from coordinator.jobs.redrives import Redrive
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.api.dead_letters import DeadFilter
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 POLL_S = 0.25
@@ -38,7 +37,7 @@ CLOCKS_APART_MS = 1000
 """The log times of two groups agree within this; beyond it, what died after the job was made is
 none of its."""
 
-_log = structlog.get_logger("redrives")
+_log = get_logger("redrives")
 
 Cursor = tuple[int, int]
 """(partition, offset) that a page begins at."""

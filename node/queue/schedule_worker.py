@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import Command, Result
 from coordinator.commands.queue import BeginRun, EndRun
@@ -28,6 +26,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from node.api.records import AppendResult
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 POLL_S = 0.25
@@ -43,7 +42,7 @@ STEPS_MAX = 2500
 """Of one schedule without a look at the others: more than there are in catching up."""
 HEADER = "goqueue-schedule"
 
-_log = structlog.get_logger("schedules")
+_log = get_logger("schedules")
 
 
 class ScheduleCluster(Protocol):

@@ -15,8 +15,6 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
-import structlog
-
 from coordinator.cluster.state import ClusterState, PartitionPlacement, Topic
 from coordinator.topics.settings import TopicConfig
 from goqueue.wire.types import CLUSTER_GROUP, PartitionId, Voter
@@ -24,6 +22,7 @@ from log.errors import LogError, StoreFailed
 from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.partition.host import NodeParts, PartitionHost, PartitionSettings
+from node.runtime.logger import get_logger
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.interfaces import StateMachine
@@ -31,7 +30,7 @@ from raft.interfaces import StateMachine
 STARTS_A_TURN = 16
 """Replicas started before the loop is given back: each reads its snapshot and its log's tail."""
 
-_log = structlog.get_logger("replicas")
+_log = get_logger("replicas")
 
 
 class Hosted(StateMachine, Protocol):

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from coordinator.placement.steps import Seen, is_left_out
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import PartitionId, Voter
 from node.replicas.local import Hosted
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 LOOK_S = 5.0
@@ -25,7 +24,7 @@ end just now go by themselves."""
 ASKED_MAX = 16
 """In one look."""
 
-_log = structlog.get_logger("replicas")
+_log = get_logger("replicas")
 
 
 class Retiring(Protocol):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import structlog
-
 from coordinator.cluster.state import ClusterState
 from goqueue.wire.types import PartitionId
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 RETRY_S = 1.0
 LOOK_S = 0.1
 """Between two looks at whether partitions may be founded."""
 
-_log = structlog.get_logger("replicas")
+_log = get_logger("replicas")
 
 
 class Known(Protocol):

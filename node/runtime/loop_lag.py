@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 
 INTERVAL_S = 0.1
 WINDOW = 100  # samples that `worst` looks back on: ten seconds
 LATELY = 10  # samples that `lately_s` looks back on: a second
 WARN_S = 0.25
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 class LoopLag:

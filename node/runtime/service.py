@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-import structlog
+from node.runtime.logger import get_logger
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 class Service(Protocol):

@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from coordinator.cluster.state import ClusterState
 from coordinator.commands.codec import AlterTopic, Command, CreateTopic, Result
@@ -32,6 +31,7 @@ from node.api.records import AppendResult
 from node.api.times import format_time
 from node.config.audit import AuditConfig
 from node.metrics.doors import DoorMetrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.security.audit_sums import SUM_S, Sum, Sums
 
@@ -41,7 +41,7 @@ GATHER_S = 0.05
 APPEND_DEADLINE_S = 10.0
 STOP_S = 2.0
 
-_log = structlog.get_logger("audit")
+_log = get_logger("audit")
 
 
 @dataclass(frozen=True, slots=True)

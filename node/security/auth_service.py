@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
-
 from coordinator.commands.keys import CreateKey, EndSession
 from goqueue.wire.errors import GoQueueError
 from node.cluster.host import ClusterHost
 from node.config.auth import AuthConfig
 from node.metrics.doors import DoorMetrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.security.key_admin import KeyAdmin
 from node.security.key_checks import KeyChecks
@@ -25,7 +24,7 @@ LOOK_S = 1.0
 """How often it is looked whether a first key is wanted, and whether the leader is heard."""
 COMMAND_DEADLINE_S = 15.0
 
-_log = structlog.get_logger("node")
+_log = get_logger("node")
 
 
 class AuthService:

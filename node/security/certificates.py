@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.security.certificate_dates import expiry_s
 from raft.link import PeerTls, no_password
@@ -27,7 +26,7 @@ CHECK_S = 10.0
 FILE_BYTES_MAX = 1 << 20
 DAY_S = 86_400
 
-_log = structlog.get_logger("tls")
+_log = get_logger("tls")
 
 Build = Callable[[], ssl.SSLContext]
 

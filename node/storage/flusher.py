@@ -17,14 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import structlog
-
 from goqueue.tasks import TaskSet
 from log.disk.files import is_full
 from log.errors import StoreFailed
 from log.store.directory import Store
 from log.store.flush import FlushJob
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from node.storage.disk_pace import DiskPace
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ T = TypeVar("T")
 RETRY_S = 0.5
 """How often what a full disk refused is tried again."""
 
-_log = structlog.get_logger("flusher")
+_log = get_logger("flusher")
 
 
 class Flusher:

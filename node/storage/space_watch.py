@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from log.disk.space import SpaceState
 from log.store.directory import Store
 from node.metrics import Metrics
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 INTERVAL_S = 1.0
@@ -17,7 +16,7 @@ DISK_LOW = "disk_low"
 ROOM_BYTES = "room_bytes"
 """Likewise: what replicas may come here, without publishes being refused for it."""
 
-_log = structlog.get_logger("space")
+_log = get_logger("space")
 
 
 class SpaceWatch:

@@ -128,6 +128,35 @@ def test_a_users_program_publishes_and_receives(installed: Installed, server: st
     assert installed.run("python", str(program), server) == "hello\n"
 
 
+def test_a_directory_is_opened_by_the_engine_of_the_server(installed: Installed) -> None:
+    program = installed.users / "folder.py"
+    program.write_text(
+        "import sys, goqueue\n"
+        "with goqueue.open('./jobs') as client, goqueue.Queue('./jobs') as jobs:\n"
+        "    client.publish('emails', 'hello')\n"
+        "    jobs.put('through the socket')\n"
+        "    (message,) = client.receive('senders', 'emails', limit=1, wait='20s')\n"
+        "    print(message.text, jobs.get().value)\n"
+        "assert 'goqueue_server.node.embedded.engine' in sys.modules\n"
+    )
+
+    assert installed.run("python", str(program)) == "hello through the socket\n"
+    assert (installed.users / "jobs" / "wal").is_dir()
+
+
+def test_with_no_target_the_command_lines_context_is_opened(
+    installed: Installed, server: str
+) -> None:
+    home = installed.users / "context.yaml"
+    home.write_text(f"current-context: here\ncontexts:\n  here:\n    server: {server}\n")
+    program = (
+        f"import os; os.environ['GOQUEUE_CONFIG'] = {str(home)!r}\n"
+        "import goqueue; print(goqueue.open().version()['version'])"
+    )
+
+    assert installed.run("python", "-c", program).startswith("0.")
+
+
 def test_the_console_has_its_templates_and_files(installed: Installed, server: str) -> None:
     with urllib.request.urlopen(f"{server}/ui") as answer:
         page = answer.read().decode()

@@ -99,4 +99,13 @@ def test_metadata_that_are_asked_for_alone_are_those_of_the_wheel(
 
     for name in ("METADATA", "entry_points.txt", "top_level.txt"):
         assert (folder / name).read_text() == metadata(installed.wheels[1], name)
-    assert "goqueue = goqueue_server.cli.serve:main\n" in (folder / "entry_points.txt").read_text()
+    points = (folder / "entry_points.txt").read_text()
+    assert "goqueue = goqueue_server.cli.serve:main\n" in points
+    assert "local = goqueue_server.node.embedded.engine:open_engine\n" in points
+
+
+def test_the_librarys_extra_is_the_server_of_the_same_version(installed: Installed) -> None:
+    told = metadata(installed.wheels[0], "METADATA")
+    version = metadata(installed.wheels[1], "METADATA").partition("\nVersion: ")[2].split()[0]
+
+    assert f'Requires-Dist: goqueue-server=={version}; extra == "local"' in told

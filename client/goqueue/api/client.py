@@ -29,6 +29,7 @@ from goqueue.queue.positions import Positions
 from goqueue.queue.receive import Receiving
 from goqueue.queue.schedules import Schedules
 from goqueue.transport.calls import Calls
+from goqueue.transport.channel import Channel
 from goqueue.transport.http import DEFAULT_SERVER, Transport
 
 _topics = Part[Topics]("_topics")
@@ -56,7 +57,9 @@ class AsyncClient:
     """
 
     def __init__(
-        self, servers: str | Sequence[str] = DEFAULT_SERVER, **options: Unpack[ClientOptions]
+        self,
+        servers: str | Sequence[str] | Channel = DEFAULT_SERVER,
+        **options: Unpack[ClientOptions],
     ) -> None:
         """Opens nothing: the first call does. See `ClientOptions` for the options."""
         check_options("AsyncClient()", options, ClientOptions)
@@ -87,6 +90,7 @@ class AsyncClient:
         self._admin = AsyncAdmin(calls, self._topics.known)
 
     async def __aenter__(self) -> AsyncClient:
+        await self.connect()
         return self
 
     async def __aexit__(
@@ -96,6 +100,10 @@ class AsyncClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def connect(self) -> None:
+        """Open a directory now, in place of at the first call; see `goqueue.open`."""
+        await self._transport.connect()
 
     async def close(self) -> None:
         """Close the connections; calls that wait for one fail as closed. Idempotent."""

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from goqueue.transport.calls import Calls
-from goqueue.transport.http import Answer, join
+from goqueue.transport.channel import Answer
+from goqueue.transport.http import join
 from goqueue.wire.errors import ServerError
 from goqueue.wire.events import EVENTS_MEDIA_TYPE, EventColumns, EventsPage
 from goqueue.wire.unreadable import UNREADABLE

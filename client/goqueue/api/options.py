@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from goqueue.models.options import Compression
+from goqueue.transport.channel import Channel
 from goqueue.transport.http import RetryPolicy, Transport, parse_servers
 from goqueue.transport.tls import StrPath, tls_context
+from goqueue.wire.errors import BadRequest
+
+FOR_SERVERS = ("api_key", "tls", "ca_file", "cert_file", "key_file")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -50,11 +54,13 @@ class ClientSettings:
     compression: Compression = "none"
     compression_level: int = 1
 
-    def transport(self, servers: str | Sequence[str]) -> Transport:
+    def transport(self, servers: str | Sequence[str] | Channel) -> Transport:
         """To these servers. Opens nothing. Raises BadRequest on what is no URL or key, and on
         files that hold no certificate."""
         tls = self.tls
-        if tls is None and any(url.startswith("https:") for url in parse_servers(servers)):
+        if not isinstance(servers, str | Sequence):
+            self._check_unused()
+        elif tls is None and any(url.startswith("https:") for url in parse_servers(servers)):
             tls = tls_context(self.ca_file, self.cert_file, self.key_file)
         return Transport(
             servers,
@@ -64,3 +70,9 @@ class ClientSettings:
             retry=self.retry,
             tls=tls,
         )
+
+    def _check_unused(self) -> None:
+        """Raises BadRequest where something is said of servers, and there is none."""
+        for name in FOR_SERVERS:
+            if getattr(self, name) is not None:
+                raise BadRequest(f"{name} is for servers: a directory is opened without it")

@@ -29,6 +29,7 @@ from goqueue.models.times import Duration
 from goqueue.publish.outgoing import Text
 from goqueue.publish.producer import Producer
 from goqueue.queue.receive import WAIT_S
+from goqueue.transport.channel import Channel
 from goqueue.transport.http import DEFAULT_SERVER
 from goqueue.wire.errors import GoQueueError
 
@@ -38,7 +39,9 @@ class Client:
     """As `AsyncClient`, blocking. Use as `with`, or `close` it in the end."""
 
     def __init__(
-        self, servers: str | Sequence[str] = DEFAULT_SERVER, **options: Unpack[ClientOptions]
+        self,
+        servers: str | Sequence[str] | Channel = DEFAULT_SERVER,
+        **options: Unpack[ClientOptions],
     ) -> None:
         """See `AsyncClient`."""
         self._twin = AsyncClient(servers, **options)
@@ -56,6 +59,8 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    connect = blocking(AsyncClient.connect)
 
     def close(self) -> None:
         """Close the connections and end the thread. Idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
@@ -22,9 +23,15 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()  # a signal's handler may come in between
         self._closed = False
+        self._process = 0
+        """Whose thread it is; a forked child has none."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; interrupting the wait cancels it and waits for its end."""
+        """The coroutine's result; interrupting the wait cancels it and waits for its end. Raises
+        Closed after `stop`, and in a forked child."""
+        if self._process not in (0, os.getpid()):
+            work.close()
+            raise Closed("the client is the parent's of this forked process: make another one")
         ended = threading.Event()
         with self._lock:  # what is begun before a stop is ended by it, and nothing is begun after
             loop = self._started(work)
@@ -58,6 +65,7 @@ class LoopThread:
                 target=self._loop.run_forever, name="goqueue-client", daemon=True
             )
             self._thread.start()
+            self._process = os.getpid()
         return self._loop
 
 

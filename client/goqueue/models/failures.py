@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.wire.errors import Forbidden, GoQueueError, Unauthenticated
+from goqueue.wire.errors import Conflict, Forbidden, GoQueueError, Unauthenticated
 
 if TYPE_CHECKING:
     from goqueue.models.messages import Published
@@ -22,6 +23,31 @@ class Closed(GoQueueError):
     """The client or producer was closed."""
 
     code, http_status, text = "closed", 400, "already closed"
+
+
+class EngineMissing(GoQueueError):
+    """A directory is to be opened, and the engine that opens directories is not installed."""
+
+    code, http_status = "engine_missing", 400
+    text = 'a directory needs the engine, which is not installed: pip install "goqueue[local]"'
+
+
+class DirectoryInUse(Conflict):
+    """Another process has the directory open, and does not answer for it."""
+
+    code, retriable, text = "directory_in_use", True, "another process has the directory open"
+
+
+class DirectoryUnusable(GoQueueError):
+    """The system does not let the directory be opened: it is a file, say, or another user's."""
+
+    code, http_status = "directory_unusable", 400
+
+
+class Empty(GoQueueError, queue.Empty):
+    """A queue had nothing to give within the time: also a `queue.Empty`."""
+
+    code, http_status, retriable, text = "empty", 404, True, "the queue is empty"
 
 
 class PublishFailed(GoQueueError):

@@ -17,7 +17,8 @@ from goqueue.publish.metadata import KnownTopics
 from goqueue.publish.outgoing import encode_messages, json_message, to_bytes, to_deliver_at
 from goqueue.publish.round_robin import RoundRobin
 from goqueue.publish.singles import Result, Single, Singles, is_delayed
-from goqueue.transport.http import Answer, Transport, join
+from goqueue.transport.channel import Answer
+from goqueue.transport.http import Transport, join
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, resolve_ms
 from goqueue.wire.errors import (
     BatchError,

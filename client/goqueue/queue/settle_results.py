@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.models.settles import Settled, SettleResult
 from goqueue.models.times import datetime_ms
-from goqueue.transport.http import Answer
+from goqueue.transport.channel import Answer
 from goqueue.wire.errors import GoQueueError, NotInFlight, ServerError
 from goqueue.wire.unreadable import UNREADABLE
 

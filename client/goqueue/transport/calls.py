@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from goqueue.transport.http import Answer, Transport
+from goqueue.transport.channel import Answer
+from goqueue.transport.http import Transport
 from goqueue.transport.leaders import Place
 from goqueue.wire.errors import ServerError
 from goqueue.wire.unreadable import UNREADABLE

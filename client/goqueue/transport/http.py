@@ -18,19 +18,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 
-from goqueue.models.failures import Closed
+from goqueue.transport.channel import Answer, Channel, Request
 from goqueue.transport.leaders import Leaders, Place
+from goqueue.transport.servers import HttpChannel
 from goqueue.transport.spans import SPANS
-from goqueue.transport.unreachable import connection_error, is_tls, speaks_tls
 from goqueue.wire.errors import (
     BadRequest,
     Busy,
     ConnectionFailed,
     GoQueueError,
-    OutcomeUnknown,
     ServerError,
     Timeout,
 )
@@ -40,7 +38,6 @@ from goqueue.wire.unreadable import UNREADABLE
 API_KEY = "GOQUEUE_API_KEY"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 RETRY_AFTER_S_MAX = 5.0
-CONNECT_TIMEOUT_S = 3.0
 IDENTIFY_TIMEOUT_S = 5.0
 TURN_S = 0.2
 TIMEOUT_S_MIN = 0.001
@@ -62,27 +59,12 @@ class RetryPolicy:
         return float(longest * (1 - chance / 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer, read to its end."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    is_repeat: bool = False
-    """An earlier attempt of the same request may have happened: its effects are in the answer."""
-
-    @property
-    def media_type(self) -> str:
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
 class Transport:
     """Asks the servers of one cluster. Opens connections when first used, on the running loop."""
 
     def __init__(
         self,
-        servers: str | Sequence[str],
+        servers: str | Sequence[str] | Channel,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -91,39 +73,37 @@ class Transport:
         tls: ssl.SSLContext | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        """`timeout_s` bounds a call with all its repeats, `attempt_timeout_s` each attempt."""
-        self.servers = parse_servers(servers)
+        """`timeout_s` bounds a call with all its repeats, `attempt_timeout_s` each attempt. Servers
+        are asked over HTTP, with key and TLS, unless a channel to them is given."""
+        if isinstance(servers, str | Sequence):
+            urls = parse_servers(servers)
+            self._channel: Channel = HttpChannel(urls, headers=key_headers(api_key), tls=tls)
+        else:
+            self._channel = servers
+        self.servers = list(self._channel.servers)
         self.timeout_s = timeout_s
         self.attempt_timeout_s = attempt_timeout_s
         self.retry = retry or RetryPolicy()
-        self._headers = key_headers(api_key)
-        self._tls = tls
         self._chance = chance or random.Random()
         self._at = 0
         self._turned_s = float("-inf")
         self._leaders = Leaders(len(self.servers), self._identify)
-        self._answered: set[str] = set()
-        """The servers that have answered: they speak what they were spoken to in."""
-        self._session: aiohttp.ClientSession | None = None
-        self._closed = False
-
-    @property
-    def has_answered(self) -> bool:
+        self.has_answered = False
         """Whether any server has answered yet."""
-        return bool(self._answered)
 
     @property
     def server(self) -> str:
         """The one that is asked next."""
         return self.servers[self._at]
 
+    async def connect(self) -> None:
+        """Open what can tell now that it can't be opened: a directory. Raises GoQueueError."""
+        await self._channel.connect()
+
     async def close(self) -> None:
         """Close all connections. Idempotent; calls after it raise Closed."""
-        self._closed = True
         await self._leaders.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._channel.close()
 
     async def request(
         self,
@@ -156,7 +136,9 @@ class Transport:
             try:
                 attempt_s = min(left_s, self.attempt_timeout_s + wait_s)
                 at = self._server_for(towards)
-                answer = await self._ask(at, method, path, params, body, headers, attempt_s)
+                asked = {**(headers or {}), **SPANS.request_headers()}
+                request = Request(method, path, params, body, asked)
+                answer = await self._ask(at, request, attempt_s)
                 if towards is not None:
                     self._leaders.learn(towards, at, answer.headers.get(LEADER_HEADER))
                 return replace(answer, is_repeat=True) if maybe_happened else answer
@@ -204,40 +186,21 @@ class Transport:
 
     async def _identify(self, at: int) -> str:
         timeout_s = min(IDENTIFY_TIMEOUT_S, self.attempt_timeout_s)
-        answer = await self._ask(at, "GET", "/version", None, None, None, timeout_s)
+        request = Request("GET", "/version", None, None, SPANS.request_headers())
+        answer = await self._ask(at, request, timeout_s)
         try:
             return msgspec.json.decode(answer.body, type=_Identity).node_id
         except UNREADABLE:
             return ""
 
-    async def _ask(
-        self,
-        at: int,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-    ) -> Answer:
+    async def _ask(self, at: int, request: Request, timeout_s: float) -> Answer:
         server = self.servers[at]
         try:
-            async with self._open().request(
-                method,
-                server + path,
-                params=params,
-                data=body,
-                headers={**(headers or {}), **SPANS.request_headers()},
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S)
-                ),
-            ) as response:
-                answer = Answer(response.status, response.headers, await response.read())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            answer = await self._channel.ask(server, request, timeout_s)
+        except GoQueueError:
             self._leave(at)
-            raise await self._why(server, error) from error
-        self._answered.add(server)
+            raise
+        self.has_answered = True
         if answer.status < 300:
             return answer
         if answer.status < 400:
@@ -249,13 +212,6 @@ class Transport:
             self._move_on(at)
         raise failure
 
-    async def _why(self, server: str, error: Exception) -> GoQueueError:
-        told = connection_error(server, error)
-        is_new = server.startswith("http://") and server not in self._answered
-        if isinstance(told, OutcomeUnknown) and is_new and await is_tls(server):
-            return speaks_tls(server)
-        return told
-
     def _leave(self, at: int) -> None:
         """It can't be reached, or can't serve."""
         self._leaders.lose(at)
@@ -264,14 +220,6 @@ class Transport:
     def _move_on(self, at: int) -> None:
         if self._at == at:  # unless a request beside this one already has
             self._at = (at + 1) % len(self.servers)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise Closed("the client is closed")
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
-            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
-        return self._session
 
 
 class _Identity(msgspec.Struct):

@@ -21,7 +21,7 @@ from operator import attrgetter
 from goqueue.models.messages import Message, Page
 from goqueue.models.times import Time, time_text
 from goqueue.tasks import TaskSet
-from goqueue.transport.http import Answer
+from goqueue.transport.channel import Answer
 from goqueue.transport.patience import Patience
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms
 from goqueue.wire.errors import GoQueueError, ServerError

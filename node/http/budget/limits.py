@@ -60,3 +60,5 @@ class HttpLimits:
     Twice what is leased at once, so that quotes and base64 need no message given back."""
     drain_s: float = 10.0
     """How long `stop()` waits for requests in progress."""
+    quick_handover: bool = True
+    """See `budget.handover`; not in a process that is somebody else's."""

@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
@@ -97,8 +98,11 @@ class Worker:
     """One thread for the long work of one front: each more that computes would take the
     interpreter's lock from the loop once more in turn. Loop thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quick: bool = True) -> None:
+        """`quick`: whether a thread that computes hands the interpreter over sooner than Python
+        would, which is for the whole process."""
         self._line = Line()
+        self._quick = quick
         self._is_busy = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="goqueue-work")
 
@@ -114,7 +118,7 @@ class Worker:
                 raise
         self._is_busy = True
         try:
-            with quick_handover():
+            with quick_handover() if self._quick else nullcontext():
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         finally:
             self._pass_on()

@@ -16,7 +16,7 @@ from aiohttp.payload import AsyncIterablePayload
 from goqueue.wire.errors import OverBudget
 from node.http.budget.memory import Budget, Held, Kind, Owner, Reserved
 from node.http.budget.slices import SLICE_BYTES, pause
-from node.http.connections.protocol import Connection
+from node.http.connections.client import client_of
 from node.http.request.call import JSON_HEADERS, LARGE, Call, answer
 from node.http.text.pieces import KIB, LongText, Pieces, weigh
 
@@ -87,9 +87,8 @@ async def finished(call: Call, given: web.Response) -> web.Response:
     value, body = given.get(LARGE), given.body
     if value is None and (not isinstance(body, bytes) or len(body) <= UNCHARGED_BYTES):
         return given
-    connection = call.request.protocol
-    assert isinstance(connection, Connection)
-    if connection.is_holding:
+    client = client_of(call.request)
+    if client.is_holding:
         return await _in_pieces(call, given, None)
     try:
         with Reserved(call.hold(Kind.ANSWERS)) as making:
@@ -135,19 +134,18 @@ async def _sending(
 ) -> AsyncIterator[bytes | memoryview]:
     """What was taken is let go, so that it need not be charged any more. What is written last is
     not waited for by who writes it."""
-    connection = call.request.protocol
-    assert isinstance(connection, Connection)
-    connection.took(0)
+    client = client_of(call.request)
+    client.took(0)
     parts.reverse()
     while parts:
         part = parts.pop()
         for piece in part.slices() if isinstance(part, LongText) else _cut(part):
             for cut in _cut(piece):
                 yield cut
-                await connection.is_taken()
-                connection.took(len(cut))
+                await client.is_taken()
+                client.took(len(cut))
             if isinstance(part, LongText):
-                connection.waited(await pause())
+                client.waited(await pause())
         if held is not None:
             held.shrink(held_bytes(part))
 
@@ -170,6 +168,5 @@ def held_bytes(part: Part) -> int:
 
 
 def _keep(call: Call, held: Held) -> None:
-    connection = call.request.protocol
-    assert isinstance(connection, Connection)
-    connection.hold(held)
+    client = client_of(call.request)
+    client.hold(held)

@@ -16,7 +16,7 @@ from goqueue.wire.errors import BadRequest, OverBudget, PayloadTooLarge, Unsuppo
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Held
 from node.http.budget.slices import SLICE_BYTES, in_thread, pause
-from node.http.connections.protocol import Connection
+from node.http.connections.client import client_of
 from node.http.text.errors import RequestTimeout
 
 OFF_LOOP_BYTES = 256 * 1024
@@ -86,17 +86,14 @@ class HeldBody:
 
     async def _grow(self, size: int) -> float:
         """How many seconds it took to find the room: they are not the client's."""
-        connection = self._request.protocol
-        if not isinstance(connection, Connection):
-            self._held.grow(size)
-            return 0.0
+        client = client_of(self._request)
 
         def charge() -> None:
-            connection.have_in_hand(0)
+            client.have_in_hand(0)
             try:
                 self._held.grow(size)
             except OverBudget:
-                connection.have_in_hand(size)
+                client.have_in_hand(size)
                 raise
 
         try:
@@ -104,14 +101,14 @@ class HeldBody:
             return 0.0
         except OverBudget:
             if self._more is None:
-                connection.have_in_hand(0)
+                client.have_in_hand(0)
                 raise
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
             await self._more(charge)
         finally:
-            connection.have_in_hand(0)
+            client.have_in_hand(0)
         return loop.time() - started_s
 
     async def _read(self, content: StreamReader, inflation: Inflation | None) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from goqueue.wire.errors import OverBudget
 from node.http.budget.memory import Kind
-from node.http.connections.protocol import Connection
+from node.http.connections.client import client_of
 from node.http.request.call import Call
 
 WITHDRAW_S = 5.0
@@ -44,10 +44,7 @@ def has_hung_up(call: Call) -> bool:
 async def _wait(call: Call, work: Coroutine[Any, Any, T]) -> T | None:
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(call.shared.stopping.wait())
-    ends: list[asyncio.Future[Any]] = [working, stopping]
-    connection = call.request.protocol
-    if isinstance(connection, Connection):
-        ends.append(connection.hung_up())
+    ends: list[asyncio.Future[Any]] = [working, stopping, client_of(call.request).hung_up()]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:

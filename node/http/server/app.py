@@ -10,8 +10,10 @@ import asyncio
 import logging
 import os
 import re
+import socket
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -28,11 +30,14 @@ from node.http.auth.authenticator import Authenticator
 from node.http.auth.csrf_guard import METHODS, CsrfGuard
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets, Kind
+from node.http.budget.slices import Worker
+from node.http.connections.client import LocalClient, client_of
 from node.http.connections.listener import Listener
-from node.http.connections.protocol import Connection, FrontServer
+from node.http.connections.protocol import FrontServer
 from node.http.console.front import Console, is_for_console
 from node.http.request.answers import finished
 from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
+from node.http.server.local import LocalAnswer, local_request, whole
 from node.http.server.routes import ROUTES
 from node.http.text.errors import encode_error, error_answer
 from node.http.text.router import Router, path_of
@@ -40,6 +45,8 @@ from node.http.text.router import Router, path_of
 log = logging.getLogger(__name__)
 
 UNMATCHED = "unmatched"
+GIVEN_UP = 499
+"""As what nobody reads is counted."""
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
@@ -66,20 +73,21 @@ class Observers:
 
 
 class HttpFront:
-    """Serves a broker over HTTP or HTTPS. A `Service`."""
+    """Serves a broker over HTTP or HTTPS, and programs of this process. A `Service`."""
 
     def __init__(
         self,
         broker: Broker,
         *,
         host: str = "127.0.0.1",
-        port: int = 8080,
+        port: int | None = 8080,
         entrance: Entrance | None = None,
         limits: HttpLimits | None = None,
         budgets: Budgets | None = None,
         observers: Observers | None = None,
         console: bool = True,
     ) -> None:
+        """With a port of None it listens nowhere: it answers `ask`, and who comes by `admit`."""
         entrance, observers = entrance or Entrance(), observers or Observers()
         self._host = host
         self._port = port
@@ -91,6 +99,7 @@ class HttpFront:
         self._shared.spans = observers.spans
         self._shared.keys = entrance.keys
         self._shared.budgets = self.budgets
+        self._shared.worker = Worker(quick=self._limits.quick_handover)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
@@ -100,16 +109,17 @@ class HttpFront:
         self._server: FrontServer | None = None
         self._listener: Listener | None = None
         self._tasks = TaskSet("node", "sweep_failed")
+        self._local = TaskSet("node", "local_request_failed", grace_s=self._limits.drain_s)
         self.requests_in_flight = 0
         self._request_prefix = os.urandom(6).hex()
         self._request_numbers = count(1)
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also where 0 was asked for."""
+        """The port that is listened on, also where 0 was asked for; 0 where none is."""
         if self._listener is not None:
             self._port = self._listener.port or self._port
-        return self._port
+        return self._port or 0
 
     @property
     def connections(self) -> int:
@@ -124,8 +134,9 @@ class HttpFront:
         """Listens when it returns; raises OSError where the address is not to be had."""
         loop = asyncio.get_running_loop()
         self._server = FrontServer(self._counted, self._limits, loop, self.budgets)
-        self._listener = Listener(self._server, self._ssl_context, self._limits)
-        await self._listener.start(self._host, self._port)
+        if self._port is not None:
+            self._listener = Listener(self._server, self._ssl_context, self._limits)
+            await self._listener.start(self._host, self._port)
         self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
     def begin_stop(self) -> None:
@@ -138,23 +149,65 @@ class HttpFront:
         if self._listener is not None:
             await self._listener.stop()
         await self._tasks.stop()
+        await self._local.stop()
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
         await self._shared.turn.stop()
         self._listener = self._server = None
 
-    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
-        assert isinstance(connection, Connection)
+    async def admit(self, accepted: socket.socket) -> None:
+        """Serve who has connected to a socket that others listen on; it is this front's from now
+        on. Raises OSError where it is gone."""
+        assert self._server is not None
+        await asyncio.get_running_loop().connect_accepted_socket(self._server, accepted)
+
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> LocalAnswer:
+        """The answer to a program of this process; `target` is the quoted path with its query.
+
+        Who cancels this has hung up, as whoever closes a connection: a wait for messages ends then,
+        and what was begun goes on, unless the front is about to stop.
+        """
+        client = LocalClient(asyncio.get_running_loop())
+        work = self._local.begin(self._answered(client, method, target, headers, body))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            client.give_up()
+            if self._shared.stopping.is_set():
+                work.cancel()
+            raise
+
+    async def _answered(
+        self,
+        client: LocalClient,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> LocalAnswer:
+        request = local_request(client, method, target, headers, body)
+        try:
+            return await whole(await self._counted(request))
+        except ConnectionError:
+            if client.transport is not None:
+                raise
+            return LocalAnswer(GIVEN_UP, {}, b"")
+        finally:
+            client.let_go()
+
+    async def _counted(self, request: web.BaseRequest) -> web.Response:
+        client = client_of(request)
         self.requests_in_flight += 1
         try:
             return await self._handle(request)
         finally:
             self.requests_in_flight -= 1
-            connection.end()
+            client.end()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
         """The one place where a request becomes an answer, whatever happens on the way."""
         if request.version < HttpVersion10:
             _refuse_nameless(request)
@@ -224,9 +277,7 @@ class HttpFront:
 
 def _known(request: web.BaseRequest) -> None:
     """The client may come in: its connection makes no room for others."""
-    connection = request.protocol
-    assert isinstance(connection, Connection)
-    connection.is_known = True
+    client_of(request).is_known = True
 
 
 def _trace_id(traceparent: str) -> str:

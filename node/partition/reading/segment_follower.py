@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-import structlog
-
 from goqueue.wire.types import Index
 from log.entry import Entry
 from log.errors import Damaged, LogError
 from log.partition.log import PartitionLog
 from log.segments.block_file import BlockFile, Run
 from log.segments.chain import SegmentInfo
+from node.runtime.logger import get_logger
 from node.runtime.uncancellable import run_uncancellable
 
 BLOCK_BYTES = 2 << 20
@@ -41,7 +40,7 @@ ASKED_REST_S = 1.0
 """and so much later for a look-up: there may be room on the disk again."""
 
 _NOTHING = (-1, -1, -1)
-_log = structlog.get_logger("indexes")
+_log = get_logger("indexes")
 
 F = TypeVar("F", bound=BlockFile[Any])
 R = TypeVar("R")

@@ -15,8 +15,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
-import structlog
-
 from coordinator.topics.settings import TopicConfig
 from delivery.entries.reappended import ReappendedBatch, encode_reappended
 from delivery.history.compacted_set import Compaction, encode_compaction
@@ -31,6 +29,7 @@ from node.metrics import Metrics
 from node.partition.reading.reader import PartitionReader
 from node.partition.retention.compaction_scan import Scan, cut_rows
 from node.partition.retention.trimming import Retention
+from node.runtime.logger import get_logger
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -49,7 +48,7 @@ DECIDES = 3
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_log = structlog.get_logger("compaction")
+_log = get_logger("compaction")
 
 
 @dataclass(frozen=True, slots=True)

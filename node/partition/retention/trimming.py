@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from itertools import islice
 
-import structlog
-
 from coordinator.topics.settings import TopicConfig
 from delivery.entries.reappended import ReappendedBatch, decode_reappended, encode_reappended
 from delivery.entries.records import encode_trim
@@ -28,6 +26,7 @@ from node.partition.reading.reader import PartitionReader, stored_batches
 from node.partition.retention.archiving import Archiving
 from node.partition.retention.reappended import ReappendedRows
 from node.rpc.queue import MessageRow
+from node.runtime.logger import get_logger
 from raft.errors import Outcome
 from raft.group import RaftGroup
 
@@ -43,7 +42,7 @@ EARLY = 10_000
 """Entries after the log's start in which a carrier's stories may end before it: those that were on
 their way when it was made."""
 
-_log = structlog.get_logger("partition")
+_log = get_logger("partition")
 Stories = Callable[[Sequence[Offset]], Awaitable[bytes]]
 
 

@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import structlog
-
 from goqueue.tasks import ended
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import NodeId, PartitionId
@@ -28,6 +26,7 @@ from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
 from node.rpc.transfer import ChunkDamaged, ChunkRequest
+from node.runtime.logger import get_logger
 from node.runtime.throttle import Throttle
 from node.storage.copying.limits import CopyLimits
 from raft.link import RemoteError
@@ -38,7 +37,7 @@ FAILURES_MAX = 20
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("transfer")
+_log = get_logger("transfer")
 
 
 class TransferFailed(GoQueueError):

@@ -13,8 +13,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
-
 from goqueue.wire.errors import Busy, GoQueueError, NotFound
 from goqueue.wire.types import Index, NodeId, PartitionId
 from log.copy.export import Export
@@ -22,6 +20,7 @@ from log.copy.manifest import FileKind, Manifest
 from log.errors import Damaged
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.storage.copying.limits import CopyLimits
 from node.storage.copying.pace import CopyPace
@@ -35,7 +34,7 @@ LINGERING_MAX = 32
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("transfer")
+_log = get_logger("transfer")
 
 
 @dataclass(slots=True)

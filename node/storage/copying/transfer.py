@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import structlog
-
 from goqueue.tasks import TaskSet
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import Index, NodeId, PartitionId
@@ -26,6 +24,7 @@ from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.rpc import partitions as rpc
 from node.rpc import transfer as transfer_rpc
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.storage.copying.pull import NoRoom, Progress, Pull, PullParts, TransferFailed
 from node.storage.flusher import Flusher
@@ -35,7 +34,7 @@ PULLS_MAX = 2
 WAITING_MAX = 4096
 INSTALL_TRIES = 20
 
-_log = structlog.get_logger("transfer")
+_log = get_logger("transfer")
 
 
 class ReplicaControl(Protocol):

@@ -16,7 +16,6 @@ from concurrent.futures import Executor
 from weakref import WeakKeyDictionary
 
 import msgspec
-import structlog
 
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound, Unavailable
 from goqueue.wire.types import NodeId, PartitionId
@@ -27,6 +26,7 @@ from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
 from node.rpc.scrub import DIVERGED, HASHES, DivergedRequest, HashesAnswer, HashesRequest
+from node.runtime.logger import get_logger
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.link import RemoteError
@@ -39,7 +39,7 @@ RANGE_ENTRIES_MAX = 8192
 """A request for more in one range is refused."""
 
 _answers = msgspec.msgpack.Decoder(HashesAnswer)
-_log = structlog.get_logger("scrub")
+_log = get_logger("scrub")
 
 
 class Comparison:

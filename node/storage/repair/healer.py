@@ -11,8 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from goqueue.wire.errors import BadRequest, GoQueueError, NotFound
 from goqueue.wire.types import PARTITION_ID_BYTES, Index, NodeId, PartitionId
 from log.entry import Entry, decode_frames
@@ -22,6 +20,7 @@ from log.store.directory import Store
 from log.wal.install import UNKNOWN_END
 from node.peers.link import PeerLink
 from node.rpc import partitions as rpc
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.storage.flusher import Flusher
 from raft.link import RemoteError
@@ -35,7 +34,7 @@ MENDS_MAX = 3
 """So often entries are put in a place where they can't be read; then the replica is copied."""
 _RANGE = struct.Struct("<QQ")
 
-_log = structlog.get_logger("healer")
+_log = get_logger("healer")
 
 
 class Healer:

@@ -14,8 +14,6 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TypeVar
 
-import structlog
-
 from goqueue.wire.types import PartitionId
 from log.errors import Damaged, LogError, WalDamaged
 from log.partition.log import PartitionLog
@@ -23,6 +21,7 @@ from log.partition.range_hashes import RangeHashes
 from log.segments.segment import Segment
 from log.segments.verify import Findings
 from node.api.scrub import ScrubView
+from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 from node.runtime.throttle import Throttle
 from node.storage.parts import StorageParts
@@ -34,7 +33,7 @@ TIDY_S = 10.0
 FOUND_MAX = 100
 T = TypeVar("T")
 
-_log = structlog.get_logger("scrub")
+_log = get_logger("scrub")
 
 
 class Scrub:

@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
-
 from goqueue.wire.types import CLUSTER_GROUP, PartitionId, Voter
 from node.cluster.host import ClusterHost
 from node.config.engine import StorageOptions
 from node.replicas.local import Replicas
+from node.runtime.logger import get_logger
 from node.runtime.throttle import Throttle
 from node.storage.copying.transfer import Transfers
 from node.storage.parts import StorageParts
 from node.storage.repair.comparison import Comparison
 from node.storage.repair.scrub import Scrub
 
-_log = structlog.get_logger("scrub")
+_log = get_logger("scrub")
 
 
 class Repair:

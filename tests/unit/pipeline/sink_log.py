@@ -17,7 +17,7 @@ from delivery.entries.records import encode_records
 from delivery.leader.appender import Admitted, Appender
 from delivery.state.partition import PartitionState
 from goqueue.errors import GoQueueError, NoQuorum, OffsetOutOfRange
-from goqueue.transport.http import Answer
+from goqueue.transport.channel import Answer
 from goqueue.transport.pages import FramePage
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.stream import frame_header

@@ -14,7 +14,7 @@ import pytest
 from goqueue import AsyncClient
 from goqueue.errors import NoQuorum
 from goqueue.models.messages import Message
-from goqueue.transport.http import Answer
+from goqueue.transport.channel import Answer
 from goqueue.wire.batch import RecordBatch
 from pipeline.restore import target
 from pipeline.restore.marks import encoded

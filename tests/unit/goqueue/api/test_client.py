@@ -27,7 +27,8 @@ from goqueue.errors import (
     Unavailable,
     UnknownTopic,
 )
-from goqueue.transport.http import Answer, error_of, join, parse_servers
+from goqueue.transport.channel import Answer
+from goqueue.transport.http import error_of, join, parse_servers
 from goqueue.transport.pages import FOLLOWING
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 from goqueue.wire.partitioner import partition_for

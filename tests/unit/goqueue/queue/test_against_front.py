@@ -1,10 +1,12 @@
-"""The queue through the client, against the HTTP front: what goes in is what is meant."""
+"""The queue through the client, against the front: what goes in is what is meant, over HTTP and as
+an engine in the same process is asked."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from goqueue.errors import (
     ReceiptExpired,
     UnknownGroup,
 )
+from goqueue.transport.channel import Channel
 from tests.one_node import until
 from tests.unit.goqueue.queue_cluster import T0_MS, QueueCluster
 
@@ -28,15 +31,21 @@ async def cluster() -> QueueCluster:
     return QueueCluster()
 
 
-@pytest.fixture
-async def url(cluster: QueueCluster) -> AsyncIterator[str]:
-    async with cluster.serve() as url:
-        yield url
+@pytest.fixture(params=["http", "memory"])
+async def target(
+    request: pytest.FixtureRequest, cluster: QueueCluster, tmp_path: Path
+) -> AsyncIterator[str | Channel]:
+    if request.param == "http":
+        async with cluster.serve() as url:
+            yield url
+    else:
+        async with cluster.open(tmp_path) as channel:
+            yield channel
 
 
 @pytest.fixture
-async def client(url: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(url, retry=QUICK, attempt_timeout_s=20.0) as client:
+async def client(target: str | Channel) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(target, retry=QUICK, attempt_timeout_s=20.0) as client:
         await client.create_topic("orders", partitions=1)
         yield client
 
@@ -424,9 +433,10 @@ async def test_schedules_are_made_paused_and_deleted(client: AsyncClient) -> Non
         await client.schedule("tick")
 
 
-async def test_the_blocking_client_has_all_of_it(url: str, client: AsyncClient) -> None:
-    def work() -> None:
+async def test_the_blocking_client_has_all_of_it(cluster: QueueCluster) -> None:
+    def work(url: str) -> None:
         with Client(url, retry=QUICK) as blocking:
+            blocking.create_topic("orders", partitions=1)
             blocking.publish("orders", "x", delay=0, priority="high", message_id="m", ttl="1h")
             assert blocking.publish("orders", "x", message_id="m").duplicate
             (message,) = blocking.receive("billing", ["orders"], wait=5)
@@ -445,7 +455,8 @@ async def test_the_blocking_client_has_all_of_it(url: str, client: AsyncClient) 
             assert blocking.put_group("billing", max_attempts=1).settings["max_attempts"] == 1
             assert [group.name for group in blocking.list_groups()] == ["billing"]
 
-    await asyncio.to_thread(work)
+    async with cluster.serve() as url:
+        await asyncio.to_thread(work, url)
 
 
 async def test_a_topics_queue_settings_are_durations(client: AsyncClient) -> None:

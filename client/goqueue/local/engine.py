@@ -1,0 +1,62 @@
+"""The engine that opens directories: found by its entry point, where it is installed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from importlib.metadata import entry_points
+from typing import Protocol, cast
+
+from goqueue.models.failures import EngineMissing
+from goqueue.wire.errors import GoQueueError
+
+GROUP = "goqueue.engines"
+NAME = "local"
+LOCKED = "directory_locked"
+"""The code of the error that another process has a directory open."""
+
+
+class EngineAnswer(Protocol):
+    """An answer with all of its body."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+class Engine(Protocol):
+    """A directory that is open in this process; each method may be called from any thread."""
+
+    @property
+    def failure(self) -> GoQueueError | None:
+        """Why nothing is done any more, once the disk has failed."""
+        ...
+
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Future[EngineAnswer]:
+        """The answer, of whatever status; the future is cancelled by who gives up. Raises what
+        `failure` says, and Unavailable after `close`."""
+        ...
+
+    def serve(self, listening: socket.socket, may_come: Callable[[socket.socket], bool]) -> None:
+        """Answer by HTTP who connects to this socket and may come; it is the engine's then."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the directory; what was acknowledged is synced. Idempotent."""
+        ...
+
+
+def find_engine() -> Callable[[str], Engine]:
+    """What opens a directory. It raises GoQueueError, with the code `LOCKED` where another process
+    has it open. Raises EngineMissing where none is installed."""
+    for found in entry_points(group=GROUP, name=NAME):
+        return cast(Callable[[str], Engine], found.load())
+    raise EngineMissing

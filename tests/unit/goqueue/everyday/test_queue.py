@@ -1,0 +1,312 @@
+"""`goqueue.Queue`: what is put in comes out, in order, once it is due, until it is done."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import goqueue
+from goqueue import Queue
+from goqueue.errors import (
+    BadRequest,
+    Closed,
+    Empty,
+    NotInFlight,
+    SettleFailed,
+    TopicExists,
+    UnknownTopic,
+)
+from goqueue.everyday.items import Items, Unfit
+from goqueue.models.messages import Message
+
+GET_S = 30.0
+
+
+@dataclass
+class Job:
+    name: str
+    size: int = 0
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: int
+
+
+@pytest.fixture
+def jobs(target: str) -> Iterator[Queue[Any]]:
+    with Queue(target) as jobs:
+        yield jobs
+
+
+def drained(jobs: Queue[Any]) -> list[Any]:
+    """What can be taken out now, acked."""
+    found = []
+    while True:
+        try:
+            items = jobs.get_many(100, timeout=0)
+        except Empty:
+            return found
+        jobs.ack(*items)
+        found += [item.value for item in items]
+
+
+def test_items_come_first_in_first_out_and_once(jobs: Queue[Any]) -> None:
+    for number in range(5):
+        jobs.put(f"job {number}")
+
+    first = jobs.get()
+    assert (first.value, first.message.attempt) == ("job 0", 1)
+    jobs.ack(first)
+    assert drained(jobs) == ["job 1", "job 2", "job 3", "job 4"]
+    assert jobs.empty()
+    assert jobs.client.partitions(jobs.topic)[0].next == 5
+
+
+def test_bytes_and_str_come_as_they_were_put(jobs: Queue[Any]) -> None:
+    values = [b"\x00\xff", "Grüße", b"", "", b"text"]
+
+    assert [one.offset for one in jobs.put_many(values)] == [0, 1, 2, 3, 4]
+    assert drained(jobs) == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"), [(Job, Job("resize", 7)), (Point, Point(1, 2)), (dict[str, int], {"a": 1})]
+)
+def test_typed_items_come_as_what_they_are(target: str, kind: Any, item: Any) -> None:
+    with Queue(target, "typed", kind) as typed:
+        typed.put(item)
+
+        assert typed.peek() == item
+        assert typed.get(GET_S).value == item
+
+
+def test_an_item_of_another_type_is_not_put(target: str) -> None:
+    with Queue(target, "typed", Job) as typed:
+        with pytest.raises(BadRequest, match="str was put: this queue takes Job"):
+            typed.put("resize")  # type: ignore[arg-type]
+        with pytest.raises(BadRequest, match="takes Job"):
+            typed.put_many([Job("a"), "b"])  # type: ignore[list-item]
+
+        assert typed.empty()
+
+
+def test_a_message_that_is_no_item_is_a_dead_letter_and_the_next_one_comes(target: str) -> None:
+    with Queue(target, "typed", Job) as typed:
+        typed.client.publish("typed", '{"name": 7}', partition=0)
+        typed.put(Job("resize"))
+
+        assert typed.get(GET_S).value == Job("resize")
+        (dead,) = typed.client.dead_letters(typed.group, "typed")
+        assert dead.reason.startswith("no Job: ")
+
+
+def test_an_empty_queue_says_so_in_time(jobs: Queue[Any]) -> None:
+    assert jobs.peek() is None
+    for caught in (Empty, queue.Empty):
+        with pytest.raises(caught):
+            jobs.get(timeout=0)
+    with pytest.raises(Empty):
+        jobs.get_many(10, timeout=0.01)
+
+
+def test_a_get_waits_for_a_put(jobs: Queue[Any]) -> None:
+    found: list[Any] = []
+    taker = threading.Thread(target=lambda: found.append(jobs.get().value))
+    taker.start()
+    jobs.put("at last")
+    taker.join()
+
+    assert found == ["at last"]
+
+
+def test_what_is_nacked_comes_again_before_the_others(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b"])
+    jobs.get(GET_S).nack(reason="the disk is full")
+
+    again = jobs.get(GET_S)
+    assert (again.value, again.message.attempt) == ("a", 2)
+    assert again.message.last_reason == "the disk is full"
+
+
+def test_what_is_nacked_with_a_delay_comes_later(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b"])
+    jobs.get(GET_S)
+    jobs.nack(delay="1h")
+
+    assert drained(jobs) == ["b"]
+    assert (jobs.stats().waiting, jobs.size()) == (1, 1)
+
+
+def test_task_done_acks_what_this_thread_took_last(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b", "c"])
+    jobs.get_many(2, GET_S)
+    theirs = threading.Thread(target=jobs.get)
+    theirs.start()
+    theirs.join()
+
+    assert len(jobs.task_done()) == 2
+    assert jobs.stats().in_flight == 1
+    with pytest.raises(BadRequest, match="taken nothing out"):
+        jobs.task_done()
+
+
+def test_what_was_acked_can_not_be_settled_again(jobs: Queue[Any]) -> None:
+    jobs.put("a")
+    item = jobs.get(GET_S)
+    item.ack()
+
+    with pytest.raises(NotInFlight):
+        item.nack()
+    with pytest.raises(SettleFailed):
+        jobs.ack(item)
+
+
+def test_higher_priorities_and_delays_change_the_order(jobs: Queue[Any]) -> None:
+    jobs.put("later", delay="1h")
+    jobs.put("low", priority="low")
+    jobs.put("high", priority="high")
+
+    assert drained(jobs) == ["high", "low"]
+    assert (jobs.stats().delayed, jobs.size(), jobs.empty()) == (1, 1, False)
+
+
+def test_an_id_is_put_once(jobs: Queue[Any]) -> None:
+    first, again = jobs.put("a", id="order-1"), jobs.put("a", id="order-1")
+
+    assert (first.duplicate, again.duplicate, again.offset) == (False, True, first.offset)
+    assert drained(jobs) == ["a"]
+
+
+def test_dead_letters_are_items_again(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b"])
+    for item in jobs.get_many(2, GET_S):
+        item.message.reject("no")
+    assert (jobs.stats().dead, jobs.empty()) == (2, True)
+
+    assert jobs.requeue() == 2
+    assert jobs.requeue() == 0
+    assert drained(jobs) == ["a", "b"]
+
+
+def test_a_queue_goes_on_at_an_offset_or_a_time(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b", "c"])
+    drained(jobs)
+
+    jobs.seek(1)
+    assert drained(jobs) == ["b", "c"]
+    jobs.seek(datetime(2020, 1, 1, tzinfo=UTC))
+    assert drained(jobs) == ["a", "b", "c"]
+    jobs.seek("latest")
+    assert jobs.empty()
+
+
+def test_stats_tell_of_everything_that_is_not_done(jobs: Queue[Any]) -> None:
+    jobs.put_many(["acked", "taken", "failed", "dead", "ready"])
+    jobs.put("delayed", delay=3600)
+    acked, _, failed, dead = jobs.get_many(4, GET_S)
+    acked.ack()
+    failed.nack(delay=3600)
+    dead.message.reject()
+
+    stats = jobs.stats()
+    assert (stats.ready, stats.in_flight, stats.waiting, stats.delayed) == (1, 1, 1, 1)
+    assert (stats.size, stats.dead, stats.acked) == (4, 1, 1)
+    jobs.sync()
+
+
+def test_a_stream_acks_what_went_well_and_nacks_what_did_not(jobs: Queue[Any]) -> None:
+    jobs.put_many(["good", "bad", "last"])
+    seen: list[str] = []
+
+    def handle(item: str) -> None:
+        seen.append(item)
+        if item == "bad" and seen.count("bad") < 2:
+            raise ValueError("not today")
+
+    assert jobs.stream(handle, timeout=0.2) == 3
+    assert seen == ["good", "bad", "bad", "last"]
+    assert jobs.empty()
+
+
+def test_closing_ends_a_stream_and_what_was_in_hand_comes_again(target: str) -> None:
+    jobs: Queue[Any] = Queue(target, visibility=0.05)
+    jobs.put_many(["a", "b"])
+
+    assert jobs.stream(lambda _item: jobs.close()) == 0
+    with Queue(target) as again:
+        assert sorted(again.get(GET_S).value for _ in range(2)) == ["a", "b"]
+
+
+def test_a_loop_over_a_queue_ends_with_it(target: str) -> None:
+    jobs: Queue[Any] = Queue(target)
+    jobs.put_many(["a", "b"])
+    seen = []
+    for item in jobs:
+        seen.append(item.value)
+        item.ack()
+        if item.value == "b":
+            jobs.close()
+
+    assert seen == ["a", "b"]
+    for call in (jobs.get, jobs.size, jobs.peek, jobs.sync, lambda: jobs.put("late")):
+        with pytest.raises(Closed):
+            call()
+
+
+def test_a_queue_is_made_or_found_as_asked_for(target: str) -> None:
+    with pytest.raises(UnknownTopic):
+        Queue.open(target, "mine")
+    with Queue.create(target, "mine", Job) as made:
+        made.put(Job("a"))
+    with pytest.raises(TopicExists):
+        Queue.create(target, "mine")
+    with Queue.open(target, "mine", Job) as found:
+        assert found.get(GET_S).value == Job("a")
+    with Queue.open_or_create(target, "other") as other:
+        assert other.empty()
+
+
+def test_a_queue_keeps_what_nobody_took_out_and_groups_share_nothing(target: str) -> None:
+    with goqueue.open(target) as client:
+        first: Queue[Any] = Queue(client, "mine")
+        second: Queue[Any] = Queue(client, "mine", group="auditors")
+        first.put("a")
+        first.get(GET_S).ack()
+
+        assert second.get(GET_S).value == "a"
+        first.close()
+        topic = client.topic("mine")  # a client that was given stays open
+    assert (topic.partitions, topic.config["retention_ms"]) == (1, -1)
+    assert topic.config["retention_bytes"] == -1
+
+
+def test_a_groups_settings_are_left_alone(target: str) -> None:
+    with goqueue.open(target) as client:
+        client.put_group("queue", max_attempts=9)
+        with Queue(client):
+            assert client.group("queue").settings["max_attempts"] == 9
+
+
+def test_two_processes_worth_of_handles_take_different_items(tmp_path: Path) -> None:
+    with Queue(tmp_path / "jobs") as first, Queue(tmp_path / "jobs") as second:
+        first.put_many([f"{number}" for number in range(10)])
+        taken = [second.get(GET_S).value, first.get(GET_S).value, second.get(GET_S).value]
+
+    assert sorted(taken) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(Job, b"{}"), (str, b"\xff"), (Point, b'{"x":1,"y":"2"}')]
+)
+def test_bytes_of_something_else_are_unfit(kind: Any, value: bytes) -> None:
+    with pytest.raises(Unfit):
+        Items(kind).decode(Message(topic="t", partition=0, offset=0, value=value, timestamp_ms=0))

@@ -35,6 +35,8 @@ class Feature(IntEnum):
     """Nodes ask each other which groups have begun a topic."""
     TOPIC_COMPRESSION = 2
     """A topic has a default compression."""
+    RESTING_GROUPS = 2
+    """Raft groups with nothing to say rest: one beat between two nodes stands for all of theirs."""
 
 
 class Unspoken(Exception):

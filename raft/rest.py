@@ -10,6 +10,7 @@ from __future__ import annotations
 from goqueue.wire.types import NodeId
 from raft.membership import Membership
 from raft.outbox import Outbox
+from raft.peer import Peer
 from raft.read_index import ReadIndex
 from raft.state import FOLLOWER, NEVER, State
 from raft.timer import ElectionTimer
@@ -40,13 +41,16 @@ class Rest:
         """Where the log ended at the beat before."""
 
     def is_due(self) -> bool:
-        """Asked by the host once a beat while this replica leads: whether it may go to rest now."""
+        """Asked by the host before each beat while this replica leads: whether it may go to rest
+        now. At least one beat is sent first, which finds who does not follow it yet."""
         last = self._log.last_index
         if last != self._quiet_index or not self._has_nothing_to_do(last):
             self._quiet_index, self._quiet_beats = last, 0
-            return False
-        self._quiet_beats += 1
-        return self._quiet_beats >= self._state.config.quiet_beats
+        elif self._quiet_beats >= self._state.config.quiet_beats:
+            return True
+        else:
+            self._quiet_beats += 1
+        return False
 
     def begin(self) -> None:
         """This leader rests: every other replica is asked to."""
@@ -90,7 +94,13 @@ class Rest:
             return False
         if state.waiting or not state.self_peer.voter or not self._membership.is_committed:
             return False
+        since = state.now() - state.config.quorum_s / 2
         return all(
-            peer.connected and not peer.behind and state.match_index[peer] == last_index
+            self._holds_all(peer, last_index) and peer.heard_at > since
             for peer in state.peers.values()
         )
+
+    def _holds_all(self, peer: Peer, last_index: int) -> bool:
+        """Whether it has said so since its link was made: before, it may have been another."""
+        told = peer.connected and not peer.probing and not peer.behind
+        return told and self._state.match_index[peer] == last_index

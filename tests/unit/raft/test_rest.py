@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
 from raft import frames
+from raft.config import RaftConfig
 from raft.configuration import AddLearner
 from raft.errors import Outcome
 from raft.frames import HEARTBEAT_GROUP, FrameKind
@@ -406,3 +407,38 @@ def test_many_groups_go_to_rest_in_frames_of_bounded_size(monkeypatch: pytest.Mo
 
     kind = FrameKind.NODE_BEAT
     assert sent == [(frames.MORE, 2, kind), (frames.MORE, 2, kind), (0, 1, kind)]
+
+
+def test_a_replica_that_was_started_anew_on_its_node_is_found_by_a_leader_that_rests_soon() -> None:
+    cluster = Cluster(3, rests=True, config=RaftConfig(quiet_beats=1))
+    cluster.propose(b"one")
+    cluster.settle(REST_S)
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    host = cluster.nodes[follower].host
+    assert host is not None
+
+    host.stop_raft_group(GROUP)
+    cluster.settle(REST_S)
+    cluster.start_raft_group(follower)
+    cluster.settle(REST_S)
+
+    assert cluster.leader() == leader
+    assert cluster.bodies(follower) == [b"one"]
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_no_leader_rests_before_all_have_told_over_their_new_links_what_they_hold() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    cluster.nodes[follower].open()  # its replica starts later
+    for other in cluster.nodes:
+        cluster.net.connect(follower, other)
+    cluster.settle(REST_S)
+
+    assert not cluster.raft_group(leader).state.resting
+    cluster.start_raft_group(follower)
+    cluster.settle(REST_S)
+    assert cluster.bodies(follower) == [b"one"]
+    assert resting(cluster) == set(cluster.nodes)

@@ -24,7 +24,7 @@ from raft.peer import Peer
 from raft.proposals import Proposals
 from raft.read_index import ReadIndex
 from raft.replication import Replication
-from raft.rest import Rest
+from raft.rest.replica import Rest
 from raft.roles import Roles
 from raft.state import NEVER, Proposed, State
 from raft.syncobj import Server
@@ -295,6 +295,11 @@ class RaftGroup:
     def is_ready_leader(self) -> bool:
         """Whether `propose` is allowed: leading, own no-op applied, and not handing over."""
         return self.state.is_ready_leader
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has nothing to do, and the beats of nodes stand for its own."""
+        return self.state.resting
 
     @property
     def is_learner(self) -> bool:

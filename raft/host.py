@@ -14,9 +14,9 @@ from raft.configuration import creating_entry
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
 from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
-from raft.node_beats import NodeBeats
+from raft.rest.beats import NodeBeats
 from raft.peer import FlowControl
-from raft.rest import Rest
+from raft.rest.replica import Rest
 
 logger = logging.getLogger("raft")
 
@@ -441,7 +441,7 @@ class GroupHandle:
         if self._host.on_snapshot_due is not None:
             self._host.on_snapshot_due(self.raft_group)
 
-    # as `raft.node_beats` sees it
+    # as `raft.rest.beats` sees it
 
     @property
     def rests(self) -> bool:

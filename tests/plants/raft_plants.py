@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raft.node_beats import Marked, NodeBeats, Resting
+from raft.rest.beats import Marked, NodeBeats, Resting
 from tests.plants.plant import Plant, nothing
 
 Call = Callable[..., Any]
@@ -34,25 +34,25 @@ def _unmarked(_original: Call) -> Call:
 RAFT_PLANTS = (
     Plant(
         "leaders-death-missed-at-rest",
-        "raft.node_beats:NodeBeats.look",
+        "raft.rest.beats:NodeBeats.look",
         nothing,
         TESTS + "test_a_leader_that_stops_in_its_rest_is_missed_though_its_beats_are_lost",
     ),
     Plant(
         "wake-lost-at-rest",
-        "raft.node_beats:NodeBeats.rouse",
+        "raft.rest.beats:NodeBeats.rouse",
         _leaders_rest_on,
         TESTS + "test_what_is_published_rouses_the_group_which_rests_again",
     ),
     Plant(
         "silent-followers-believed-at-rest",
-        "raft.node_beats:NodeBeats.rouse_unanswered",
+        "raft.rest.beats:NodeBeats.rouse_unanswered",
         nothing,
         TESTS + "test_a_leader_that_nobody_answers_steps_down",
     ),
     Plant(
         "lost-news-unnoticed-at-rest",
-        "raft.node_beats:Marked.add",
+        "raft.rest.beats:Marked.add",
         _unmarked,
         TESTS + "test_a_group_that_only_its_leader_takes_for_resting_is_roused_within_a_second",
     ),

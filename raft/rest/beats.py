@@ -19,7 +19,7 @@ from raft import frames
 from raft.config import RaftConfig
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.interfaces import Network
-from raft.rest import Rest
+from raft.rest.replica import Rest
 
 UNEQUAL_MAX = 3
 """Beats with different marks, one after another, after which everything is roused."""

@@ -1,7 +1,7 @@
 """Rest: a group that has nothing to say sends no beats, and its followers watch no timer.
 
 CockroachDB calls it quiescence. While a group rests, one beat between each two nodes stands for all
-groups that rest between them (`raft.node_beats`). Whether a leader is believed in decides who
+groups that rest between them (`raft.rest.beats`). Whether a leader is believed in decides who
 campaigns, never what is committed: what goes wrong here costs an election, and no entry.
 """
 

@@ -57,7 +57,7 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
             Target.at_most(IDLE_SHARE * 100, "%"),
         ),
         Row("RSS of a node", rss, "MiB", Target.at_most(RSS_MIB, "MiB")),
-        Row("restart of a node, to its first answer", restart_s, "s", Target.at_most(RESTART_S, "s")),
+        Row("restart, to its first answer", restart_s, "s", Target.at_most(RESTART_S, "s")),
     ]
     for row in rows:
         report.add(section, row)

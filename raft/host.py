@@ -14,8 +14,8 @@ from raft.configuration import creating_entry
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
 from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
-from raft.rest.beats import NodeBeats
 from raft.peer import FlowControl
+from raft.rest.beats import NodeBeats
 from raft.rest.replica import Rest
 
 logger = logging.getLogger("raft")

@@ -216,7 +216,7 @@ class PartitionHost:
 
     @property
     def rests(self) -> bool:
-        """Whether the Raft group has nothing to do: all its replicas are there and hold the same."""
+        """Whether its Raft group has nothing to do: all replicas are there and hold the same."""
         return self.raft_group.rests
 
     @property

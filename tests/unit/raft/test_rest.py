@@ -21,11 +21,13 @@ FAILOVER_S = 2.0
 """As without rest: silence is believed after 1.0 to 1.5 s, and the rest is a vote."""
 
 
-def at_rest(learners: int = 0, size: int = 3) -> Cluster:
-    """A cluster with one entry, whose group rests on every node."""
-    cluster = Cluster(size, learners=learners, rests=True)
+def at_rest(size: int = 3, spares: int = 0) -> Cluster:
+    """A cluster with one entry, whose group rests on every node; `spares` are learners."""
+    cluster = Cluster(size, spares=spares, rests=True)
     cluster.propose(b"one")
-    cluster.settle(REST_S)
+    for name in [name for name in cluster.nodes if name not in cluster.voter_names]:
+        cluster.change(AddLearner(cluster.join(name)))
+    cluster.settle(REST_S + spares)
     assert resting(cluster) == set(cluster.nodes)
     return cluster
 
@@ -52,7 +54,7 @@ def sent_in(cluster: Cluster, seconds: float) -> Counter[tuple[int, bool]]:
 
 
 def test_a_group_at_rest_sends_nothing_and_sets_no_timer() -> None:
-    cluster = at_rest(learners=1)
+    cluster = at_rest(spares=1)
 
     sent = sent_in(cluster, 60.0)
 
@@ -62,9 +64,10 @@ def test_a_group_at_rest_sends_nothing_and_sets_no_timer() -> None:
         assert node.raft_group.deadline == float("inf")
         assert node.raft_group.commit_index == node.raft_group.applied_index
     leader = cluster.raft_group(cluster.elect())
-    assert leader.has_quorum and leader.is_ready_leader
-    assert all(cluster.raft_group(name).hears_leader for name in cluster.nodes)
-    assert all(leader.in_step(NodeId(name)) and leader.caught_up(NodeId(name)) for name in "bcd")
+    assert leader.election.has_quorum and leader.is_ready_leader
+    assert all(cluster.raft_group(name).voting.hears_leader for name in cluster.nodes)
+    assert all(leader.replication.in_step(NodeId(name)) for name in "bcd")
+    assert all(leader.replication.caught_up(NodeId(name)) for name in "bcd")
     assert resting(cluster) == set(cluster.nodes)
 
 
@@ -106,7 +109,7 @@ def test_a_read_index_is_answered_at_once() -> None:
     leader = cluster.raft_group(cluster.elect())
     reads: list[tuple[bool, Index]] = []
 
-    leader.read_index(lambda ok, index: reads.append((ok, index)))
+    leader.reads.ask(lambda ok, index: reads.append((ok, index)))
     cluster.settle(0.05)
 
     assert reads == [(True, leader.commit_index)]
@@ -118,7 +121,7 @@ def test_a_read_index_of_a_leader_that_was_cut_off_in_its_rest_is_not_confirmed(
     cluster.mute(leader)
     reads: list[tuple[bool, Index]] = []
 
-    cluster.raft_group(leader).read_index(lambda ok, index: reads.append((ok, index)))
+    cluster.raft_group(leader).reads.ask(lambda ok, index: reads.append((ok, index)))
     cluster.settle(5.0)
 
     assert reads == [(False, Index(0))]
@@ -161,7 +164,8 @@ def test_a_follower_that_falls_silent_rouses_the_leader_which_goes_on_leading() 
 
     assert cluster.leader() == leader
     assert not cluster.raft_group(leader).state.resting
-    assert cluster.raft_group(leader).has_quorum and cluster.raft_group(other).hears_leader
+    assert cluster.raft_group(leader).election.has_quorum
+    assert cluster.raft_group(other).voting.hears_leader
 
 
 def test_a_leader_that_nobody_answers_steps_down() -> None:
@@ -194,7 +198,7 @@ def test_leadership_is_handed_over_in_a_rest() -> None:
     cluster = at_rest()
     former, follower = cluster.elect(), cluster.followers()[0]
 
-    cluster.raft_group(former).transfer_leadership(NodeId(follower))
+    cluster.raft_group(former).transfer.start(NodeId(follower))
     cluster.settle(0.5)
 
     assert cluster.leader() == follower
@@ -280,7 +284,7 @@ def add_group(cluster: Cluster, leader: str) -> None:
     for node in cluster.running():
         assert node.host is not None
         if node.host.raft_group(OTHER).is_leader and node.name != leader:
-            node.host.raft_group(OTHER).transfer_leadership(NodeId(leader))
+            node.host.raft_group(OTHER).transfer.start(NodeId(leader))
     cluster.settle(REST_S)
 
 

@@ -20,7 +20,9 @@ NODES = 3
 TOPIC_PARTITIONS = 1000
 MADE_S, IDLE_SHARE, RSS_MIB, RESTART_S = 30.0, 0.03, 250.0, 10.0
 """Targets, of 5,000 partitions."""
-SETTLE_S, IDLE_S = 10.0, 20.0
+SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
+"""No leadership has moved for so long, which is looked for so often; and then nothing is asked for
+so long."""
 MIB = 1 << 20
 
 
@@ -37,7 +39,7 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
                 await client.create_topic(topic, partitions=count, replication_factor=NODES)
         await all_led(cluster, topics)
         made_s = time.monotonic() - began_s
-        await asyncio.sleep(SETTLE_S)
+        await settled(cluster, topics)
         pids = cluster.pids()
         before = [cpu_seconds([pid]) for pid in pids]
         await asyncio.sleep(IDLE_S)
@@ -72,6 +74,19 @@ async def all_led(cluster: DevCluster, topics: dict[str, int]) -> None:
                 if len(found) == count and all(one.leader for one in found):
                     break
                 await asyncio.sleep(0.2)
+
+
+async def settled(cluster: DevCluster, topics: dict[str, int]) -> None:
+    """Leaderships go to the replicas that the placement prefers, a few a second: that has ended, or
+    goes on for longer than is waited for."""
+    before: list[str | None] = []
+    for _ in range(SETTLE_TURNS):
+        async with AsyncClient(cluster.urls[:1]) as client:
+            leaders = [one.leader for topic in topics for one in await client.partitions(topic)]
+        await asyncio.sleep(SETTLE_S)
+        if leaders == before:
+            return
+        before = leaders
 
 
 async def stored(cluster: DevCluster, topics: dict[str, int]) -> None:

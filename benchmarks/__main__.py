@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import (
+    at_rest,
     bare,
     floods,
     groups,
@@ -26,6 +27,7 @@ from benchmarks.report import Report, Row
 
 FULL_S, QUICK_S = 4.0, 1.0
 PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "timeline", "groups", "floods")
+PARTS = (*PARTS, "rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await groups.measure(run.report, run.folder / "groups", quick=run.quick)
     if "floods" in parts:
         await floods.measure(run.report, run.folder, quick=run.quick)
+    if "rest" in parts:
+        await at_rest.measure(run.report, run.folder, 1000 if run.quick else 5000)
 
 
 async def measure_bare(run: Run) -> None:

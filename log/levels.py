@@ -37,6 +37,8 @@ class Feature(IntEnum):
     """A topic has a default compression."""
     SETTLING_RECEIVES = 2
     """A receive settles what came before; a node of a lower level would take no notice."""
+    RESTING_GROUPS = 2
+    """Raft groups with nothing to say rest: one beat between two nodes stands for all of theirs."""
 
 
 class Unspoken(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 
 from goqueue.tasks import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
-from log.levels import Levels
+from log.levels import Feature, Levels
 from log.store.directory import Store
 from node.broker.node import NodeBroker
 from node.broker_assembly import BrokerBase, broker_of
@@ -144,6 +144,7 @@ class _Base:
             self.rng,
             self.clock.wall_ms,
             raft_config(config),
+            rests=partial(levels.speaks, Feature.RESTING_GROUPS),
             peers_clock_offset_ms=self.clocks.offset_ms,
         )
         self.raft = RaftHost(environment, store)

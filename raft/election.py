@@ -75,7 +75,7 @@ class Election:
         reached = sum(
             1
             for peer in state.peers.values()
-            if peer.voter and peer.connected and (not leads or peer.heard_at > since)
+            if peer.voter and peer.connected and (not leads or state.heard_at(peer) > since)
         )
         return reached + state.self_peer.voter >= state.quorum
 

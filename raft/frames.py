@@ -15,6 +15,9 @@ BEAT         commit u64, round u64, last_index u64      flags: answer (wanted)
 BEAT_ANSWER  the same layout
 HEARTBEATS   all groups of a node: count u32, then items of group (20 bytes), term, commit, round;
              answers to them: items of group, term, round, last_index
+NODE_BEAT    for all groups that rest between two nodes: count u32, mark u64 of those at rest, then
+             items of group, term, last_index, what (rests, or is roused)    flags: more (follows)
+NODE_BEAT_ANSWER  the same layout: the groups that do not rest        flags: more, all (are roused)
 ASK_END      nonce u64, 0 u64: a suspect follower's
 END          the same nonce, last_index u64
 """
@@ -39,6 +42,7 @@ _VOTE_REPLY = struct.Struct("<BBHQQ")
 _BEAT = struct.Struct("<BBHQQQQ")
 _END = struct.Struct("<BBHQQQ")
 _BEATS = struct.Struct("<BBHI")
+_NODE_BEAT = struct.Struct("<BBHIQ")
 _ITEM = struct.Struct(f"<{PARTITION_ID_BYTES}sQQQ")
 ITEM_BYTES = _ITEM.size
 ITEMS_MAX = 16_384
@@ -53,6 +57,9 @@ EVERYONE = 8
 SUSPECT = 16
 """This replica may have lost entries that it acknowledged."""
 ANSWER = 1
+MORE = 1
+ALL = 2
+RESTS, ROUSED = 1, 2
 
 
 class FrameKind(IntEnum):
@@ -67,6 +74,8 @@ class FrameKind(IntEnum):
     HEARTBEAT_ANSWERS = 9
     ASK_END = 10
     END = 11
+    NODE_BEAT = 12
+    NODE_BEAT_ANSWER = 13
 
 
 _APPEND_KIND, _ACK_KIND, _VOTE_KIND, _REPLY_KIND, _TIMEOUT_KIND, _BEAT_KIND, _ANSWER_KIND = map(
@@ -166,3 +175,16 @@ def parse_heartbeats(frame: memoryview) -> tuple[int, Iterator[tuple[bytes, int,
     if len(frame) != _BEATS.size + count * ITEM_BYTES:
         raise struct.error("heartbeats of another length than their count says")
     return kind, _ITEM.iter_unpack(frame[_BEATS.size :])
+
+
+def node_beat(kind: FrameKind, flags: int, mark: int, items: list[bytes]) -> list[bytes]:
+    """The parts of a NODE_BEAT or a NODE_BEAT_ANSWER."""
+    return [_NODE_BEAT.pack(kind, flags, 0, len(items), mark), *items]
+
+
+def parse_node_beat(frame: memoryview) -> tuple[int, int, Iterator[tuple[bytes, int, int, int]]]:
+    """Flags, mark and items. Raises struct.error where the length is not the count's."""
+    _kind, flags, _zero, count, mark = _NODE_BEAT.unpack_from(frame)
+    if len(frame) != _NODE_BEAT.size + count * ITEM_BYTES:
+        raise struct.error("a node's beat of another length than its count says")
+    return flags, mark, _ITEM.iter_unpack(frame[_NODE_BEAT.size :])

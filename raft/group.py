@@ -24,6 +24,7 @@ from raft.peer import Peer
 from raft.proposals import Proposals
 from raft.read_index import ReadIndex
 from raft.replication import Replication
+from raft.rest.replica import Rest
 from raft.roles import Roles
 from raft.state import NEVER, Proposed, State
 from raft.syncobj import Server
@@ -55,6 +56,7 @@ class Parts:
     reads: type[ReadIndex] = ReadIndex
     heartbeats: type[Heartbeats] = Heartbeats
     transfer: type[Transfer] = Transfer
+    rest: type[Rest] = Rest
     voting: type[Voting] = Voting
     election: type[Election] = Election
     leadership: type[Leadership] = Leadership
@@ -104,6 +106,7 @@ class RaftGroup:
             state, roles, outbox, suspect, self.replication, self.reads
         )
         self.transfer = transfer = parts.transfer(state)
+        self.rest = parts.rest(state, timer, outbox, membership, self.reads, transfer)
         self.voting = parts.voting(state, server, roles, timer, outbox, membership)
         delay_s = state.config.evidence_spread_s * (preferred not in (None, state.node))
         self.election = parts.election(
@@ -292,6 +295,11 @@ class RaftGroup:
     def is_ready_leader(self) -> bool:
         """Whether `propose` is allowed: leading, own no-op applied, and not handing over."""
         return self.state.is_ready_leader
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has nothing to do, and the beats of nodes stand for its own."""
+        return self.state.resting
 
     @property
     def is_learner(self) -> bool:

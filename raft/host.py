@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, TypeVarTuple
 
 from goqueue.wire.types import Incarnation, Lsn, NodeId, PartitionId, Term, Voter
@@ -15,10 +15,13 @@ from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
 from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
 from raft.peer import FlowControl
+from raft.rest.beats import NodeBeats
+from raft.rest.replica import Rest
 
 logger = logging.getLogger("raft")
 
 NEVER = float("inf")
+_NODE_BEATS = frozenset((FrameKind.NODE_BEAT, FrameKind.NODE_BEAT_ANSWER))
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
 
@@ -57,9 +60,13 @@ class RaftHost:
         self._handles: dict[PartitionId, GroupHandle] = {}
         self._by_key: dict[bytes, GroupHandle] = {}
         self._leading: dict[GroupHandle, None] = {}
+        """Those that beats are sent for: they lead, and do not rest."""
+        self._timed: dict[GroupHandle, None] = {}
+        """Those that may have a deadline."""
         self._awake: dict[GroupHandle, None] = {}
         self._connected: dict[NodeId, Incarnation | None] = {}
         self._flow_control = FlowControl(self._network, self.config.peer_window_bytes)
+        self.node_beats = NodeBeats(self._network, self.config, self._by_key.get)
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
@@ -149,9 +156,10 @@ class RaftHost:
 
     def _forget(self, id: PartitionId) -> None:
         handle = self._handles.pop(id)
+        self.node_beats.rouse(handle)
         handle.vacate()
         self._by_key.pop(handle.key)
-        for table in (self._leading, self._awake, self.undurable):
+        for table in (self._leading, self._timed, self._awake, self.undurable):
             table.pop(handle, None)
 
     def stop(self) -> None:
@@ -179,6 +187,7 @@ class RaftHost:
             frame = memoryview(frame)
         handle = self._handles.get(partition_id)
         if handle is not None:
+            self.node_beats.rouse(handle)
             self._guard(handle, handle.raft_group.receive, node, frame)
         elif partition_id == HEARTBEAT_GROUP:
             self._on_heartbeats(node, frame)
@@ -196,6 +205,7 @@ class RaftHost:
     def peer_disconnected(self, node: NodeId) -> None:
         """The link to this node is closed: evidence against whatever it leads."""
         self._connected.pop(node, None)
+        self.node_beats.disconnected(node)
         for raft_group in self.raft_groups():
             raft_group.election.peer_disconnected(node)
 
@@ -225,7 +235,9 @@ class RaftHost:
     # -- what groups ask for, through their seats
 
     def wake(self, handle: GroupHandle) -> None:
-        """Flushes this group at the end of the turn."""
+        """Flushes this group at the end of the turn. A leader that rests has something to do."""
+        if handle.rests and handle.raft_group.is_leader:
+            self.node_beats.rouse(handle)
         if not self._awake:
             self._scheduler.call_soon(self._flush)
         self._awake[handle] = None
@@ -248,6 +260,7 @@ class RaftHost:
     def led(self, handle: GroupHandle, leads: bool) -> None:
         """This group began or ceased to lead."""
         if not leads:
+            self.node_beats.rouse(handle)
             self._leading.pop(handle, None)
             return
         self._leading[handle] = None
@@ -256,6 +269,14 @@ class RaftHost:
             self.arm(self._beat_at)
 
     # -- time: one timer for all
+
+    def set_deadline(self, handle: GroupHandle, at: float) -> None:
+        """This group has a deadline, or none any more."""
+        if at == NEVER:
+            self._timed.pop(handle, None)
+        else:
+            self._timed[handle] = None
+            self.arm(at)
 
     def arm(self, at: float) -> None:
         """The timer fires at this time, or earlier."""
@@ -278,22 +299,29 @@ class RaftHost:
             # Not again and again: a node that always stalls must not keep a dead leader.
             self._forgives_from = now + 2 * self.config.election_max_s
             logger.warning("the loop was stalled for %.3f s", late)
+            self.node_beats.forgive(now)
             for raft_group in self.raft_groups():
                 raft_group.election.forgive(now)
-        for handle in list(self._handles.values()):
+        self.node_beats.look(now)
+        for handle in list(self._timed):
             if handle.raft_group.deadline <= now:
                 self._guard(handle, handle.raft_group.election.on_deadline, now)
         if self._beat_at <= now:
             self._beat(now)
-        due = min((raft_group.deadline for raft_group in self.raft_groups()), default=NEVER)
-        self.arm(min(due, self._beat_at))
+        due = min((handle.raft_group.deadline for handle in self._timed), default=NEVER)
+        self.arm(min(due, self._beat_at, self.node_beats.deadline))
 
     # -- heartbeats
 
     def _beat(self, now: float) -> None:
         """One frame a peer for all groups led here, and each leader's own look at the time."""
+        self.node_beats.rouse_unanswered(now)
         for handle in list(self._leading):
             self._guard(handle, handle.raft_group.on_tick, now)
+        if self._environment.rests():
+            for handle in [one for one in self._leading if one.rest.is_due()]:
+                del self._leading[handle]
+                self.node_beats.put_to_rest(handle, now)
         items: dict[NodeId, list[bytes]] = {node: [] for node in self._connected}
         for handle in self._leading:
             raft_group = handle.raft_group
@@ -305,15 +333,35 @@ class RaftHost:
         for node, beats in items.items():
             self._send_items(node, FrameKind.HEARTBEATS, beats)
             self._flow_control.wake(node)
-        self._beat_at = now + self.config.heartbeat_s if self._leading else NEVER
+        self.node_beats.send()
+        goes_on = self._leading or self.node_beats.is_busy
+        self._beat_at = now + self.config.heartbeat_s if goes_on else NEVER
 
     def _send_items(self, node: NodeId, kind: FrameKind, items: list[bytes]) -> None:
         for at in range(0, len(items), frames.ITEMS_MAX):
             parts = frames.heartbeats(kind, items[at : at + frames.ITEMS_MAX])
             self._network.send(node, HEARTBEAT_GROUP, parts)
 
+    def lead_again(self, handle: GroupHandle) -> None:
+        """Beats are sent for this group again, which has rested."""
+        self._leading[handle] = None
+        if self._beat_at == NEVER:
+            self._beat_at = self._scheduler.now() + self.config.heartbeat_s
+            self.arm(self._beat_at)
+
+    def _on_node_beat(self, node: NodeId, frame: memoryview) -> None:
+        now = self._scheduler.now()
+        if frame[0] == FrameKind.NODE_BEAT:
+            self.node_beats.on_beat(node, frame, now)
+            self.arm(self.node_beats.deadline)
+        else:
+            self.node_beats.on_answer(node, frame, now)
+
     def _on_heartbeats(self, node: NodeId, frame: memoryview) -> None:
         try:
+            if frame and frame[0] in _NODE_BEATS:
+                self._on_node_beat(node, frame)
+                return
             kind, items = frames.parse_heartbeats(frame)
         except struct.error as error:
             logger.warning("bad heartbeats from %s dropped: %s", node, error)
@@ -331,6 +379,7 @@ class RaftHost:
                 handle = self._by_key.get(key)
                 if handle is None:
                     continue
+                self.node_beats.rouse(handle)
                 answer = self._guard(
                     handle, handle.raft_group.receive_beat, node, term, commit, round_
                 )
@@ -358,13 +407,16 @@ class GroupHandle:
         self._host.undurable[self] = None
 
     def set_deadline(self, at: float) -> None:
-        self._host.arm(at)
+        self._host.set_deadline(self, at)
 
     def led(self, leads: bool) -> None:
         self._host.led(self, leads)
 
     def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
         return self._host.is_connected(node, incarnation)
+
+    def heard_at(self, node: NodeId) -> float:
+        return self._host.node_beats.heard_at(node)
 
     def reserve(self, node: NodeId, size: int) -> bool:
         return self._flow_control.take(node, self, size)
@@ -381,12 +433,39 @@ class GroupHandle:
         return copies is not None and copies(self.raft_group)
 
     def failed(self, error: Exception) -> None:
+        self._host.node_beats.rouse(self)
         if self._host.on_failed is not None:
             self._host.on_failed(self.raft_group, error)
 
     def snapshot_due(self) -> None:
         if self._host.on_snapshot_due is not None:
             self._host.on_snapshot_due(self.raft_group)
+
+    # as `raft.rest.beats` sees it
+
+    @property
+    def rests(self) -> bool:
+        return self.raft_group.state.resting
+
+    @property
+    def rest(self) -> Rest:
+        return self.raft_group.rest
+
+    @property
+    def term(self) -> int:
+        return self.raft_group.term
+
+    @property
+    def peer_nodes(self) -> Iterable[NodeId]:
+        return self.raft_group.peers
+
+    @property
+    def last_index(self) -> int:
+        return self.raft_group.state.log.last_index
+
+    def lead_again(self) -> None:
+        if self.raft_group.is_leader:
+            self._host.lead_again(self)
 
     def vacate(self) -> None:
         """The group is gone: what it held and waited for is let go."""

@@ -59,6 +59,8 @@ class Environment:
     clock_ms: Callable[[], int]
     """The node's wall clock."""
     config: RaftConfig = field(default_factory=RaftConfig)
+    rests: Callable[[], bool] = lambda: False
+    """Whether groups may rest: whether all nodes know the frames that this needs."""
     peers_clock_offset_ms: Callable[[], float | None] | None = None
     """What `raft.log_time.majority_offset_ms` says of the clocks heard."""
 
@@ -182,6 +184,10 @@ class RaftGroupHost(Protocol):
 
     def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
         """Whether a link to this node is up; and not one to another data directory than this."""
+        ...
+
+    def heard_at(self, node: NodeId) -> float:
+        """When this node was heard to be alive for the groups that rest with it."""
         ...
 
     def reserve(self, node: NodeId, size: int) -> bool:

@@ -41,6 +41,11 @@ class ReadIndex:
         """The newest round of beats."""
         return self._round
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a read waits for its answer."""
+        return self._reads_waiting > 0
+
     def ask(self, callback: Read) -> None:
         """Calls back with (True, index) once this node is known to have led after this call.
 

@@ -182,7 +182,8 @@ class Replication:
         if peer is None:
             return node == self._state.node
         now = self._state.now()
-        if not peer.connected or peer.probing or peer.heard_at < now - self._state.config.quorum_s:
+        heard = self._state.heard_at(peer) >= now - self._state.config.quorum_s
+        if not peer.connected or peer.probing or not heard:
             return False
         if peer.voter:
             return self._state.match_index[peer] >= self._state.commit_index
@@ -219,7 +220,7 @@ class Replication:
         peer = self._state.peers.get(node)
         if peer is None:
             return node == self._state.node and not self._log.quarantined
-        heard = peer.heard_at >= self._state.now() - self._state.config.quorum_s
+        heard = self._state.heard_at(peer) >= self._state.now() - self._state.config.quorum_s
         sent = self._state.next_index[peer] > self._log.last_index
         return peer.connected and heard and sent and not peer.probing
 

@@ -82,6 +82,8 @@ class State:
         self.next_index: dict[Peer, int] = {}
         self.match_index: dict[Peer, int] = {}
         """Of each peer while this replica leads: what to send next, what it holds durably."""
+        self.resting = False
+        """Whether nodes' beats stand for those of this group: `Rest`."""
         self.waiting: defaultdict[int, list[tuple[int, Proposed]]] = defaultdict(list)
         """Terms and callbacks of proposals, by the index of their entries: `Proposals`."""
 
@@ -138,9 +140,15 @@ class State:
         able = self.may_vote and self.log.last_index > 0 and not self.log.quarantined
         return able and not self.unspoken
 
+    def heard_at(self, peer: Peer) -> float:
+        """When this peer was heard; while the group rests, its node is heard for it."""
+        if not self.resting:
+            return peer.heard_at
+        return max(peer.heard_at, self.host.heard_at(peer.node))
+
     def heard_voters(self, since: float) -> int:
         """How many voters, this one included, have been heard after this time."""
-        heard = sum(1 for peer in self.peers.values() if peer.voter and peer.heard_at > since)
+        heard = sum(1 for peer in self.peers.values() if peer.voter and self.heard_at(peer) > since)
         return heard + self.self_peer.voter
 
     def matched(self) -> list[int]:

@@ -32,6 +32,14 @@ class ElectionTimer:
         if not self._state.may_campaign:
             self.timeout_s = 0.0
 
+    @property
+    def leader_was_heard_at(self) -> float:
+        """When the leader that is followed has spoken last, or its node for it."""
+        state = self._state
+        if not state.resting or state.leader is None:
+            return self.leader_heard_at
+        return max(self.leader_heard_at, state.host.heard_at(state.leader.node))
+
     def hear_leader(self, now: float) -> None:
         """The leader that is followed has spoken."""
         self.leader_heard_at = now

@@ -60,7 +60,7 @@ class Voting:
         now = self._state.now()
         if self._state.is_leader:
             return self._state.heard_voters(now - self._state.config.quorum_s) >= self._state.quorum
-        heard = now - self._timer.leader_heard_at < self._state.config.election_min_s
+        heard = now - self._timer.leader_was_heard_at < self._state.config.election_min_s
         return heard and self._state.leader is not None
 
     @property

@@ -103,6 +103,8 @@ class NodeStatus:
         """What peers are told of this node's work."""
         led, under_replicated, lagging = self._replicas.led(), 0, Counter[str]()
         for host in led:
+            if host.rests and len(host.voters) >= self._wanted(host.id):
+                continue  # it has all its replicas, and each of them all there is
             in_sync = host.in_sync()
             under_replicated += self._lacks_voters(host, len(in_sync))
             lagging.update(self._lacking(host, in_sync))

@@ -214,6 +214,11 @@ class PartitionHost:
         return self._raft_group is not None and self._raft_group.is_ready_leader
 
     @property
+    def rests(self) -> bool:
+        """Whether its Raft group has nothing to do: all replicas are there and hold the same."""
+        return self.raft_group.rests
+
+    @property
     def voters(self) -> tuple[Voter, ...]:
         return self.raft_group.membership.voters
 

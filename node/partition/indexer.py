@@ -61,7 +61,7 @@ class Indexer:
         more = False
         for host in list(self._replicas()):
             index = self._index_of(host)
-            if index.is_resting or not (index.is_due if self._enabled else not index.is_current):
+            if index.is_current or (self._enabled and not index.is_due) or index.is_resting:
                 continue
             begun_s = loop.time()
             try:

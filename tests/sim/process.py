@@ -79,6 +79,7 @@ class Process:
             world.rng("raft"),
             self.wall_ms,
             world.shape.raft,
+            rests=lambda: True,
             peers_clock_offset_ms=lambda: world.machines.clock_offset_ms(machine.node),
         )
         self.host = world.mutant.host(

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Protocol
 
+from goqueue.wire.types import NodeId
 from raft import frames
 from raft.group import RaftGroup
 
@@ -24,6 +25,8 @@ FLOORS = {
     "copies of replicas": 25,
     "copies that went on": 8,
     "leases recalled": 200,
+    "leaders at rest": 2_000,
+    "followers at rest": 4_000,
     "requests forgotten early": 2_000,
     "requests stored again": 25,
 }
@@ -78,10 +81,20 @@ def counted(base: type[RaftGroup], counts: Counts) -> type[RaftGroup]:
                 counts.count("sliced applies")
             return applied
 
+    class Rest(parts.rest):  # type: ignore[name-defined,misc]
+        def begin(self) -> None:
+            counts.count("leaders at rest")
+            super().begin()
+
+        def accept(self, node: NodeId, term: int, last_index: int) -> bool:
+            accepted = super().accept(node, term, last_index)
+            counts.count("followers at rest", accepted)
+            return accepted
+
     class Counted(base):  # type: ignore[valid-type,misc]
         pass
 
-    Counted.parts = replace(parts, voting=Voting, leadership=Leadership, apply=Apply)
+    Counted.parts = replace(parts, voting=Voting, leadership=Leadership, apply=Apply, rest=Rest)
 
     return Counted
 

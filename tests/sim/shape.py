@@ -250,4 +250,5 @@ def _raft(rng: random.Random, snapshots: int) -> RaftConfig:
         window_bytes=rng.choice((600, 4096)) if one_entry else 8 << 20,
         snapshot_entries=snapshots,
         apply_slice_s=rng.choice((0.002, 0.002, 0.002, 0.0)),
+        quiet_beats=rng.choice((1, 1, 2, 5)),
     )

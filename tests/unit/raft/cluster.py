@@ -252,6 +252,7 @@ class ClusterNode:
             cluster.rng,
             lambda: EPOCH_MS + int(cluster.time.time * 1000),
             cluster.config,
+            rests=lambda: cluster.rests,
         )
         self.host = RaftHost(environment, self.store, raft_group_type=cluster.raft_group_type)
         self.host.on_failed = lambda _group, error: self.failures.append(error)
@@ -302,8 +303,10 @@ class Cluster:
         raft_group_type: type[RaftGroup] = RaftGroup,
         start: bool = True,
         relaxed: bool = False,
+        rests: bool = False,
     ) -> None:
         self.relaxed = relaxed
+        self.rests = rests
         self.time = Time()
         self.rng = random.Random(seed)
         self.config = config or RaftConfig()

@@ -30,7 +30,7 @@ def status(
     told: dict[str, Any] | None = None,
 ) -> NodeStatus:
     """Of a node that leads one partition; `told` is by peers."""
-    host = SimpleNamespace(id=GROUP, voters=replicas(voters), in_sync=in_sync.split)
+    host = SimpleNamespace(id=GROUP, voters=replicas(voters), in_sync=in_sync.split, rests=False)
     placement = SimpleNamespace(replicas=replicas(wanted), nodes=wanted.split())
     moving = SimpleNamespace(of=lambda _partition: moves or None)
     layout = SimpleNamespace(reassignments=moving, placement=lambda _group: placement)

@@ -1,0 +1,112 @@
+"""Thousands of partitions: what three nodes take to make them, and to keep them with nothing to do.
+
+`python -m benchmarks.at_rest --partitions 5000` prints these rows alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+from benchmarks.connection import Connection, get, post
+from benchmarks.processes import ROOT, DevCluster, cpu_seconds, memory_bytes
+from benchmarks.report import Report, Row, Target
+from goqueue import AsyncClient
+
+NODES = 3
+TOPIC_PARTITIONS = 1000
+MADE_S, IDLE_SHARE, RSS_MIB, RESTART_S = 30.0, 0.03, 250.0, 10.0
+"""Targets, of 5,000 partitions."""
+SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
+"""No leadership has moved for so long, which is looked for so often; and then nothing is asked for
+so long."""
+MIB = 1 << 20
+
+
+async def measure(report: Report, folder: Path, partitions: int) -> None:
+    section = f"{partitions:,} partitions at rest: three nodes, three replicas of each"
+    topics = {
+        f"t{at}": min(TOPIC_PARTITIONS, partitions - at)
+        for at in range(0, partitions, TOPIC_PARTITIONS)
+    }
+    with DevCluster(NODES, folder / "at-rest") as cluster:
+        began_s = time.monotonic()
+        async with AsyncClient(cluster.urls, timeout_s=240.0, attempt_timeout_s=120.0) as client:
+            for topic, count in topics.items():
+                await client.create_topic(topic, partitions=count, replication_factor=NODES)
+        await all_led(cluster, topics)
+        made_s = time.monotonic() - began_s
+        await settled(cluster, topics)
+        pids = cluster.pids()
+        before = [cpu_seconds([pid]) for pid in pids]
+        await asyncio.sleep(IDLE_S)
+        used = [cpu_seconds([pid]) - one for pid, one in zip(pids, before, strict=True)]
+        rss = max(memory_bytes(pid, "VmRSS") for pid in pids) / MIB
+        await stored(cluster, topics)
+        ended_s = time.monotonic()
+        cluster.restart(0, signal.SIGTERM)
+        await stored(cluster, topics)
+        restart_s = time.monotonic() - ended_s
+    rows = [
+        Row("made, each with a leader", made_s, "s", Target.at_most(MADE_S, "s")),
+        Row(
+            "CPU of a node with nothing to do",
+            max(used) / IDLE_S * 100,
+            "% of a core",
+            Target.at_most(IDLE_SHARE * 100, "%"),
+        ),
+        Row("RSS of a node", rss, "MiB", Target.at_most(RSS_MIB, "MiB")),
+        Row("restart, to its first answer", restart_s, "s", Target.at_most(RESTART_S, "s")),
+    ]
+    for row in rows:
+        report.add(section, row)
+
+
+async def all_led(cluster: DevCluster, topics: dict[str, int]) -> None:
+    """Each partition has a leader, as the first node knows."""
+    async with AsyncClient(cluster.urls[:1]) as client:
+        for topic, count in topics.items():
+            while True:
+                found = await client.partitions(topic)
+                if len(found) == count and all(one.leader for one in found):
+                    break
+                await asyncio.sleep(0.2)
+
+
+async def settled(cluster: DevCluster, topics: dict[str, int]) -> None:
+    """Leaderships go to the replicas that the placement prefers, a few a second: that has ended, or
+    goes on for longer than is waited for."""
+    before: list[str | None] = []
+    for _ in range(SETTLE_TURNS):
+        async with AsyncClient(cluster.urls[:1]) as client:
+            leaders = [one.leader for topic in topics for one in await client.partitions(topic)]
+        await asyncio.sleep(SETTLE_S)
+        if leaders == before:
+            return
+        before = leaders
+
+
+async def stored(cluster: DevCluster, topics: dict[str, int]) -> None:
+    """A message in each topic is acknowledged by the first node, and read back there."""
+    link = await Connection.open(cluster.addresses[0])
+    for topic in topics:
+        body = b'{"messages":[{"value":"at rest","partition":0}]}'
+        await link.ask(post(f"/v1/topics/{topic}/messages", body, "application/json"))
+        page = get(f"/v1/topics/{topic}/partitions/0/messages?offset=0&limit=1000")
+        _status, answer = await link.ask(page)
+        assert b"at rest" in answer, answer
+    link.close()
+
+
+async def alone(partitions: int) -> None:
+    report = Report()
+    await measure(report, ROOT / ".benchmarks", partitions)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.at_rest", description=__doc__)
+    parser.add_argument("--partitions", type=int, default=5000)
+    asyncio.run(alone(parser.parse_args().partitions))

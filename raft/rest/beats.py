@@ -1,0 +1,268 @@
+"""One beat between two nodes for all groups that rest between them.
+
+The node that leads them sends it, with a mark: equal on both nodes if the same groups rest at both
+in the same terms. What has gone to rest or was roused since the last beat is told in it. A lost
+frame makes the marks differ; where they still do after some beats, all of these groups are roused.
+A follower's node that hears no beat in an election's time rouses what it has at rest, and so does a
+leader's that is not answered: each group then does what it always does, by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from goqueue.wire.types import NodeId
+from raft import frames
+from raft.config import RaftConfig
+from raft.frames import HEARTBEAT_GROUP, FrameKind
+from raft.interfaces import Network
+from raft.rest.replica import Rest
+
+UNEQUAL_MAX = 3
+"""Beats with different marks, one after another, after which everything is roused."""
+NEVER = float("inf")
+
+
+class Resting(Protocol):
+    """A group's place in its host: what is at rest here. Compared by identity."""
+
+    key: bytes
+
+    @property
+    def rests(self) -> bool: ...
+
+    @property
+    def rest(self) -> Rest: ...
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def peer_nodes(self) -> Iterable[NodeId]: ...
+
+    @property
+    def last_index(self) -> int: ...
+
+    def lead_again(self) -> None:
+        """Beats are sent for this group again."""
+        ...
+
+
+class Marked:
+    """Groups, and a mark of all of them."""
+
+    def __init__(self) -> None:
+        self._marks: dict[Resting, int] = {}
+        self.mark = 0
+
+    def __iter__(self) -> Iterator[Resting]:
+        return iter(list(self._marks))
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def add(self, group: Resting, term: int) -> None:
+        self.discard(group)
+        digest = hashlib.blake2b(group.key + struct.pack("<Q", term), digest_size=8).digest()
+        self._marks[group] = mark = int.from_bytes(digest, "little")
+        self.mark ^= mark
+
+    def discard(self, group: Resting) -> None:
+        self.mark ^= self._marks.pop(group, 0)
+
+
+class Link:
+    """What rests between this node and another one."""
+
+    def __init__(self, now: float) -> None:
+        self.led = Marked()
+        """Led here, and followed there."""
+        self.followed = Marked()
+        """Led there, and followed here."""
+        self.heard_at = now
+        """When a beat for those followed here came."""
+        self.answered_at = now
+        """When a beat for those led here was answered."""
+        self.news: dict[bytes, bytes] = {}
+        """Of groups led here, for the next beat: the newest of each."""
+        self.refused: dict[bytes, bytes] = {}
+        """Of groups led there that do not rest here, for the next answer."""
+        self.unequal = 0
+
+
+class NodeBeats:
+    """The groups of a node that rest, by the node at the other end of the link. Loop thread only.
+
+    A link that is closed takes what it knows with it; the host rouses first what rests there.
+    """
+
+    def __init__(
+        self, network: Network, config: RaftConfig, group_of: Callable[[bytes], Resting | None]
+    ) -> None:
+        self._network = network
+        self._config = config
+        self._group_of = group_of
+        self._links: dict[NodeId, Link] = {}
+        self._led: dict[Resting, tuple[NodeId, ...]] = {}
+        """At rest, led here: who the others are."""
+        self._followed: dict[Resting, NodeId] = {}
+        """At rest, led by others: by whom."""
+
+    # -- going to rest, and being roused
+
+    def put_to_rest(self, group: Resting, now: float) -> None:
+        """A group that is led here rests from now on; the next beat tells the others."""
+        nodes = tuple(group.peer_nodes)
+        item = frames.beat_item(group.key, group.term, group.last_index, frames.RESTS)
+        group.rest.begin()
+        self._led[group] = nodes
+        for node in nodes:
+            link = self._link(node, now)
+            if not link.led:
+                link.answered_at = now
+            link.led.add(group, group.term)
+            link.news[group.key] = item
+
+    def rouse(self, group: Resting) -> None:
+        """The group does by itself again what this node did for it; nothing where it does not
+        rest."""
+        if not group.rests:
+            return
+        nodes, leader = self._led.pop(group, None), self._followed.pop(group, None)
+        item = frames.beat_item(group.key, 0, 0, frames.ROUSED)
+        if nodes is not None:
+            group.rest.end()
+            for node in nodes:
+                if node in self._links:
+                    self._links[node].led.discard(group)
+                    self._links[node].news[group.key] = item
+            group.lead_again()
+        elif leader is not None:
+            group.rest.end()
+            if leader in self._links:
+                self._links[leader].followed.discard(group)
+                self._links[leader].refused[group.key] = item
+
+    def heard_at(self, node: NodeId) -> float:
+        """When a beat or an answer of this node told last that what rests there is alive."""
+        link = self._links.get(node)
+        return -NEVER if link is None else max(link.heard_at, link.answered_at)
+
+    # -- links and time
+
+    def disconnected(self, node: NodeId) -> None:
+        """Rouses what rests between this node and that one."""
+        link = self._links.get(node)
+        if link is not None:
+            self._rouse_all(link.led)
+            self._rouse_all(link.followed)
+            del self._links[node]
+
+    def forgive(self, now: float) -> None:
+        """This node was stalled: what it did not hear meanwhile is no evidence against others."""
+        config = self._config
+        for link in self._links.values():
+            link.heard_at = max(link.heard_at, now + config.heartbeat_s - config.election_min_s)
+            link.answered_at = max(link.answered_at, now - config.quorum_s / 4)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a beat to be sent."""
+        return any(link.led or link.news for link in self._links.values())
+
+    @property
+    def deadline(self) -> float:
+        """When the silence of some node will have lasted too long for those that it leads."""
+        heard = [link.heard_at for link in self._links.values() if link.followed]
+        return min(heard) + self._config.election_min_s if heard else NEVER
+
+    def look(self, now: float) -> None:
+        """Rouses what is followed here and led by a node that has been silent too long."""
+        for link in list(self._links.values()):
+            if link.followed and link.heard_at + self._config.election_min_s <= now:
+                self._rouse_all(link.followed)
+
+    def rouse_unanswered(self, now: float) -> None:
+        """Rouses what is led here and followed by a node that does not answer; each group finds out
+        whether it still has a majority."""
+        for link in list(self._links.values()):
+            if link.led and link.answered_at < now - self._config.quorum_s / 2:
+                self._rouse_all(link.led)
+
+    # -- beats
+
+    def send(self) -> None:
+        """A beat to each node with which something rests, or which is to be told something."""
+        for node, link in self._links.items():
+            if link.led or link.news:
+                news, link.news = list(link.news.values()), {}
+                self._send(node, FrameKind.NODE_BEAT, news, link.led.mark, 0)
+
+    def on_beat(self, node: NodeId, frame: memoryview, now: float) -> None:
+        """A beat of the node that leads. Raises struct.error where it is malformed."""
+        flags, mark, items = frames.parse_node_beat(frame)
+        link = self._link(node, now)
+        link.heard_at = now
+        refuses = False
+        for key, term, last_index, what in items:
+            group = self._group_of(key)
+            if what == frames.ROUSED:
+                if group is not None and self._followed.get(group) == node:
+                    self.rouse(group)
+                link.refused.pop(key, None)
+            elif group is not None and group.rest.accept(node, term, last_index):
+                self._followed[group] = node
+                link.followed.add(group, term)
+                link.refused.pop(key, None)
+            else:
+                link.refused[key] = frames.beat_item(key, 0, 0, frames.ROUSED)
+                refuses = True
+        if flags & frames.MORE:
+            return
+        link.unequal = 0 if link.followed.mark == mark else link.unequal + (not refuses)
+        flags = 0
+        if link.unequal >= UNEQUAL_MAX:
+            link.unequal = 0
+            self._rouse_all(link.followed)
+            link.refused.clear()
+            flags = frames.ALL
+        refused, link.refused = list(link.refused.values()), {}
+        self._send(node, FrameKind.NODE_BEAT_ANSWER, refused, link.followed.mark, flags)
+
+    def on_answer(self, node: NodeId, frame: memoryview, now: float) -> None:
+        """The answer of a node that follows. Raises struct.error where it is malformed."""
+        flags, _mark, items = frames.parse_node_beat(frame)
+        link = self._links.get(node)
+        if link is None:
+            return
+        link.answered_at = now
+        for key, *_ in items:
+            group = self._group_of(key)
+            if group is not None and node in self._led.get(group, ()):
+                self.rouse(group)
+        if flags & frames.ALL:
+            self._rouse_all(link.led)
+
+    # -- private
+
+    def _link(self, node: NodeId, now: float) -> Link:
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = Link(now)
+        return link
+
+    def _rouse_all(self, groups: Marked) -> None:
+        for group in groups:
+            self.rouse(group)
+
+    def _send(
+        self, node: NodeId, kind: FrameKind, items: list[bytes], mark: int, flags: int
+    ) -> None:
+        last = max(0, len(items) - 1) // frames.ITEMS_MAX * frames.ITEMS_MAX
+        for at in range(0, last + 1, frames.ITEMS_MAX):
+            more = frames.MORE if at < last else 0
+            parts = frames.node_beat(kind, flags | more, mark, items[at : at + frames.ITEMS_MAX])
+            self._network.send(node, HEARTBEAT_GROUP, parts)

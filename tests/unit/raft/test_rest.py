@@ -1,0 +1,448 @@
+"""Groups at rest: no frames and no timers, and what rouses them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
+from raft import frames
+from raft.config import RaftConfig
+from raft.configuration import AddLearner
+from raft.errors import Outcome
+from raft.frames import HEARTBEAT_GROUP, FrameKind
+from tests.unit.raft.cluster import GROUP, Cluster, Machine, Sent
+
+OTHER = PartitionId(TopicId(8, 1), 0)
+REST_S = 3.0
+FAILOVER_S = 2.0
+"""As without rest: silence is believed after 1.0 to 1.5 s, and the rest is a vote."""
+
+
+def at_rest(size: int = 3, spares: int = 0) -> Cluster:
+    """A cluster with one entry, whose group rests on every node; `spares` are learners."""
+    cluster = Cluster(size, spares=spares, rests=True)
+    cluster.propose(b"one")
+    for name in [name for name in cluster.nodes if name not in cluster.voter_names]:
+        cluster.change(AddLearner(cluster.join(name)))
+    cluster.settle(REST_S + spares)
+    assert resting(cluster) == set(cluster.nodes)
+    return cluster
+
+
+def resting(cluster: Cluster) -> set[str]:
+    return {node.name for node in cluster.running() if node.raft_group.state.resting}
+
+
+def new_leader(cluster: Cluster, former: str, within_s: float = FAILOVER_S) -> str:
+    def led() -> bool:
+        return cluster.leader() not in (None, former)
+
+    assert cluster.time.run(within_s, led), "no leader"
+    leader = cluster.leader()
+    assert leader is not None
+    return leader
+
+
+def sent_in(cluster: Cluster, seconds: float) -> Counter[tuple[int, bool]]:
+    """Kinds of frames that are sent meanwhile, and whether they are the group's own."""
+    cluster.net.log.clear()
+    cluster.settle(seconds)
+    return Counter((sent.kind, sent.partition_id == GROUP) for sent in cluster.net.log)
+
+
+def test_a_group_at_rest_sends_nothing_and_sets_no_timer() -> None:
+    cluster = at_rest(spares=1)
+
+    sent = sent_in(cluster, 60.0)
+
+    assert set(sent) == {(FrameKind.NODE_BEAT, False), (FrameKind.NODE_BEAT_ANSWER, False)}
+    assert sent[FrameKind.NODE_BEAT, False] == pytest.approx(3 * 60 / 0.2, abs=3)
+    for node in cluster.running():
+        assert node.raft_group.deadline == float("inf")
+        assert node.raft_group.commit_index == node.raft_group.applied_index
+    leader = cluster.raft_group(cluster.elect())
+    assert leader.election.has_quorum and leader.is_ready_leader
+    assert all(cluster.raft_group(name).voting.hears_leader for name in cluster.nodes)
+    assert all(leader.replication.in_step(NodeId(name)) for name in "bcd")
+    assert all(leader.replication.caught_up(NodeId(name)) for name in "bcd")
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_no_group_rests_where_a_node_may_not_know_the_frames() -> None:
+    cluster = Cluster(3)
+    cluster.propose(b"one")
+
+    sent = sent_in(cluster, 20.0)
+
+    assert not resting(cluster)
+    assert FrameKind.NODE_BEAT not in {kind for kind, _ in sent}
+
+
+def test_a_group_of_one_replica_rests_without_any_beat() -> None:
+    cluster = at_rest(size=1)
+
+    assert not sent_in(cluster, 10.0)
+    cluster.propose(b"two")
+    cluster.settle()
+
+    assert cluster.outcomes(b"two") == [Outcome.APPLIED]
+
+
+def test_what_is_published_rouses_the_group_which_rests_again() -> None:
+    cluster = at_rest()
+
+    cluster.propose(b"two")
+    cluster.settle(0.1)
+
+    assert cluster.outcomes(b"two") == [Outcome.APPLIED]
+    assert not resting(cluster)
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+    assert {tuple(cluster.bodies(name)) for name in cluster.nodes} == {(b"one", b"two")}
+
+
+def test_a_read_index_is_answered_at_once() -> None:
+    cluster = at_rest()
+    leader = cluster.raft_group(cluster.elect())
+    reads: list[tuple[bool, Index]] = []
+
+    leader.reads.ask(lambda ok, index: reads.append((ok, index)))
+    cluster.settle(0.05)
+
+    assert reads == [(True, leader.commit_index)]
+
+
+def test_a_read_index_of_a_leader_that_was_cut_off_in_its_rest_is_not_confirmed() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    cluster.mute(leader)
+    reads: list[tuple[bool, Index]] = []
+
+    cluster.raft_group(leader).reads.ask(lambda ok, index: reads.append((ok, index)))
+    cluster.settle(5.0)
+
+    assert reads == [(False, Index(0))]
+    assert cluster.leader() != leader
+
+
+def test_a_leader_that_is_killed_is_missed() -> None:
+    cluster = at_rest()
+    former = cluster.elect()
+
+    cluster.kill(former)
+
+    assert new_leader(cluster, former, within_s=1.0)
+    cluster.propose(b"two")
+    cluster.settle()
+    assert cluster.outcomes(b"two") == [Outcome.APPLIED]
+
+
+def test_a_leader_whose_node_falls_silent_is_missed_as_soon_as_one_that_does_not_rest() -> None:
+    cluster = at_rest()
+    former = cluster.elect()
+
+    cluster.mute(former)
+
+    new_leader(cluster, former)
+    cluster.settle(1.0)
+    assert not cluster.raft_group(former).is_leader, "nobody answered it, either"
+    cluster.unmute()
+    cluster.settle(2 * REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_follower_that_falls_silent_rouses_the_leader_which_goes_on_leading() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    silent, other = cluster.followers()
+
+    cluster.mute(silent)
+    cluster.settle(2.0)
+
+    assert cluster.leader() == leader
+    assert not cluster.raft_group(leader).state.resting
+    assert cluster.raft_group(leader).election.has_quorum
+    assert cluster.raft_group(other).voting.hears_leader
+
+
+def test_a_leader_that_nobody_answers_steps_down() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    for name in cluster.followers():
+        cluster.mute(name)
+
+    cluster.settle(2.0)
+
+    assert not cluster.raft_group(leader).is_leader
+
+
+def test_a_follower_that_begins_anew_is_led() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    cluster.settle(0.2)
+    cluster.restart(follower)
+    cluster.settle(0.5)
+
+    assert cluster.leader() == leader
+    assert cluster.raft_group(follower).leader == leader
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_leadership_is_handed_over_in_a_rest() -> None:
+    cluster = at_rest()
+    former, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.raft_group(former).transfer.start(NodeId(follower))
+    cluster.settle(0.5)
+
+    assert cluster.leader() == follower
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+    assert {cluster.raft_group(name).leader for name in cluster.nodes} == {follower}
+
+
+def test_a_new_replica_rouses_the_group() -> None:
+    cluster = Cluster(3, spares=1, rests=True)
+    cluster.propose(b"one")
+    cluster.settle(REST_S)
+
+    cluster.change(AddLearner(cluster.join("d")))
+    cluster.settle(REST_S + 1)
+
+    assert cluster.learning(cluster.elect()) == "d"
+    assert cluster.bodies("d") == [b"one"]
+    assert resting(cluster) == set("abcd")
+
+
+def test_who_asks_for_a_vote_rouses_who_is_asked() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    one, other = cluster.followers()
+    group = cluster.raft_group(one)
+
+    frame = frames.vote(group.term + 1, group.commit_index, group.term, frames.PRE)
+    host = cluster.nodes[one].host
+    assert host is not None
+    host.receive(NodeId(other), GROUP, frame)
+    assert one not in resting(cluster)
+    cluster.settle(0.5)
+
+    assert cluster.leader() == leader
+    assert not resting(cluster), "its node has told the leader's, and this one the others'"
+
+
+@pytest.mark.parametrize("kind", [FrameKind.NODE_BEAT, FrameKind.NODE_BEAT_ANSWER])
+def test_a_beat_that_is_lost_with_its_news_costs_no_leader(kind: FrameKind) -> None:
+    cluster = Cluster(3, rests=True)
+    cluster.propose(b"one")
+    lost: list[Sent] = []
+
+    def loses_the_first_two(sent: Sent) -> bool:
+        if sent.kind != kind or sent.partition_id != HEARTBEAT_GROUP or len(lost) >= 2:
+            return True
+        lost.append(sent)
+        return False
+
+    cluster.net.filter = loses_the_first_two
+    leader = cluster.elect()
+    term = cluster.raft_group(leader).term
+    cluster.settle(10.0)
+
+    assert len(lost) == 2
+    assert cluster.raft_group(leader).is_leader and cluster.raft_group(leader).term == term
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_group_that_only_its_leader_takes_for_resting_is_roused_within_a_second() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    host = cluster.nodes[follower].host
+    assert host is not None
+
+    host.node_beats._links[NodeId(leader)].refused.clear()
+    host.node_beats.rouse(host._handles[GROUP])
+    host.node_beats._links[NodeId(leader)].refused.clear()  # as if the answer had been lost
+    cluster.settle(1.0)
+
+    assert not cluster.raft_group(leader).state.resting
+    assert cluster.leader() == leader
+
+
+def add_group(cluster: Cluster, leader: str) -> None:
+    """Another group between the same nodes, with the same leader, at rest."""
+    for node in cluster.running():
+        assert node.host is not None
+        voters = cluster.voters
+        node.host.start_raft_group(OTHER, voters, Machine(), bootstrap=True, created_ms=1)
+    cluster.settle(REST_S)
+    for node in cluster.running():
+        assert node.host is not None
+        if node.host.raft_group(OTHER).is_leader and node.name != leader:
+            node.host.raft_group(OTHER).transfer.start(NodeId(leader))
+    cluster.settle(REST_S)
+
+
+def test_a_group_that_only_a_follower_takes_for_resting_is_roused_beside_one_that_rests() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    add_group(cluster, leader)
+    host = cluster.nodes[leader].host
+    assert host is not None
+    assert host.raft_group(OTHER).is_leader and host.raft_group(OTHER).state.resting
+    lost: list[Sent] = []
+
+    def loses_the_next_beats(sent: Sent) -> bool:
+        loses = sent.kind == FrameKind.NODE_BEAT and len(lost) < 2
+        lost.extend([sent] * loses)
+        return not loses
+
+    cluster.net.filter = loses_the_next_beats
+    host.stop_raft_group(GROUP)
+    followers = [name for name in cluster.nodes if name != leader]
+
+    def led() -> bool:
+        return any(cluster.raft_group(name).is_ready_leader for name in followers)
+
+    assert cluster.time.run(4.0, led)
+    cluster.settle(REST_S)
+    assert host.raft_group(OTHER).is_leader, "it was roused with the other, and its leader heard"
+
+
+def test_a_stall_of_the_followers_node_is_no_evidence_against_the_leader() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    term = cluster.raft_group(leader).term
+
+    cluster.time.pass_by(1.4)  # all nodes stand still
+    cluster.settle(2.0)
+
+    assert cluster.leader() == leader
+    assert {cluster.raft_group(name).term for name in cluster.nodes} == {term}
+    assert follower in cluster.nodes
+
+
+def test_a_replica_that_stops_in_its_rest_is_told_of() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    host = cluster.nodes[follower].host
+    assert host is not None
+
+    host.stop_raft_group(GROUP)
+    cluster.settle(0.5)
+
+    assert not cluster.raft_group(leader).state.resting
+    assert cluster.raft_group(leader).is_leader
+
+
+def test_a_leader_that_stops_in_its_rest_is_missed() -> None:
+    cluster = at_rest()
+    former = cluster.elect()
+    host = cluster.nodes[former].host
+    assert host is not None
+
+    host.stop_raft_group(GROUP)
+    followers = [name for name in cluster.nodes if name != former]
+
+    def led() -> bool:
+        return any(cluster.raft_group(name).is_ready_leader for name in followers)
+
+    assert cluster.time.run(FAILOVER_S, led)
+
+
+def test_a_leader_that_stops_in_its_rest_is_missed_though_its_beats_are_lost() -> None:
+    cluster = at_rest()
+    former = cluster.elect()
+    host = cluster.nodes[former].host
+    assert host is not None
+    cluster.net.filter = lambda sent: sent.source != former  # its links stay up
+
+    host.stop_raft_group(GROUP)
+    followers = [name for name in cluster.nodes if name != former]
+
+    def led() -> bool:
+        return any(cluster.raft_group(name).is_ready_leader for name in followers)
+
+    assert cluster.time.run(FAILOVER_S, led)
+
+
+def _cut_short(frame: bytes) -> bytes:
+    return frame[:-1]
+
+
+@pytest.mark.parametrize("spoil", [_cut_short, lambda frame: frame[:3], lambda frame: frame + b"x"])
+@pytest.mark.parametrize("kind", [FrameKind.NODE_BEAT, FrameKind.NODE_BEAT_ANSWER])
+def test_a_malformed_beat_changes_nothing(spoil: Callable[[bytes], bytes], kind: FrameKind) -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    item = frames.beat_item(GROUP.pack(), 0, 0, frames.ROUSED)
+    target, source = (follower, leader) if kind == FrameKind.NODE_BEAT else (leader, follower)
+    host = cluster.nodes[target].host
+    assert host is not None
+
+    host.receive(
+        NodeId(source), HEARTBEAT_GROUP, spoil(b"".join(frames.node_beat(kind, 0, 0, [item])))
+    )
+
+    assert target in resting(cluster)
+
+
+def test_many_groups_go_to_rest_in_frames_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "ITEMS_MAX", 2)
+    sent: list[tuple[int, int, int]] = []
+    cluster = at_rest()
+    host = cluster.nodes[cluster.elect()].host
+    assert host is not None
+    link = host.node_beats._links[NodeId(cluster.followers()[0])]
+    for number in range(5):
+        key = number.to_bytes(len(GROUP.pack()), "little")
+        link.news[key] = frames.beat_item(key, 1, 1, frames.ROUSED)
+    cluster.net.log.clear()
+    host.node_beats.send()
+    for frame in cluster.net.log:
+        if frame.target == cluster.followers()[0]:
+            flags, _mark, items = frames.parse_node_beat(memoryview(frame.frame))
+            sent.append((flags, len(list(items)), frame.kind))
+
+    kind = FrameKind.NODE_BEAT
+    assert sent == [(frames.MORE, 2, kind), (frames.MORE, 2, kind), (0, 1, kind)]
+
+
+def test_a_replica_that_was_started_anew_on_its_node_is_found_by_a_leader_that_rests_soon() -> None:
+    cluster = Cluster(3, rests=True, config=RaftConfig(quiet_beats=1))
+    cluster.propose(b"one")
+    cluster.settle(REST_S)
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    host = cluster.nodes[follower].host
+    assert host is not None
+
+    host.stop_raft_group(GROUP)
+    cluster.settle(REST_S)
+    cluster.start_raft_group(follower)
+    cluster.settle(REST_S)
+
+    assert cluster.leader() == leader
+    assert cluster.bodies(follower) == [b"one"]
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_no_leader_rests_before_all_have_told_over_their_new_links_what_they_hold() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    cluster.nodes[follower].open()  # its replica starts later
+    for other in cluster.nodes:
+        cluster.net.connect(follower, other)
+    cluster.settle(REST_S)
+
+    assert not cluster.raft_group(leader).state.resting
+    cluster.start_raft_group(follower)
+    cluster.settle(REST_S)
+    assert cluster.bodies(follower) == [b"one"]
+    assert resting(cluster) == set(cluster.nodes)

@@ -129,15 +129,18 @@ def address(url: str) -> tuple[str, int]:
 
 def wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + READY_DEADLINE_S
+    said = "nothing"
     while time.monotonic() < deadline and process.poll() is None:
         connection = http.client.HTTPConnection(*address(url), timeout=1)
         with suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
+            answer = connection.getresponse()
+            if answer.status == 200:
                 return
+            said = answer.read().decode(errors="replace")
         connection.close()
         time.sleep(0.005)
-    raise RuntimeError(f"{url} isn't ready after {READY_DEADLINE_S:.0f} s, or ended")
+    raise RuntimeError(f"{url} isn't ready after {READY_DEADLINE_S:.0f} s, or ended: {said}")
 
 
 def free_ports(count: int) -> int:

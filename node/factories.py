@@ -41,7 +41,7 @@ from raft.config import RaftConfig
 from raft.configuration import stored_configuration
 from raft.link import Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
 
-LOCAL_CONNECTIONS_MAX = 128
+LOCAL_CONNECTIONS_MAX = 512
 """Of other processes to an embedded node, beside what else its host has open."""
 
 

@@ -319,9 +319,10 @@ class RaftHost:
         for handle in list(self._leading):
             self._guard(handle, handle.raft_group.on_tick, now)
         if self._environment.rests():
-            for handle in [one for one in self._leading if one.rest.is_due()]:
-                del self._leading[handle]
-                self.node_beats.put_to_rest(handle, now)
+            for handle in list(self._leading):
+                if self._guard(handle, handle.rest.is_due):
+                    del self._leading[handle]
+                    self.node_beats.put_to_rest(handle, now)
         items: dict[NodeId, list[bytes]] = {node: [] for node in self._connected}
         for handle in self._leading:
             raft_group = handle.raft_group
@@ -350,12 +351,16 @@ class RaftHost:
             self.arm(self._beat_at)
 
     def _on_node_beat(self, node: NodeId, frame: memoryview) -> None:
-        now = self._scheduler.now()
+        now, led = self._scheduler.now(), len(self._leading)
         if frame[0] == FrameKind.NODE_BEAT:
             self.node_beats.on_beat(node, frame, now)
             self.arm(self.node_beats.deadline)
         else:
             self.node_beats.on_answer(node, frame, now)
+        if len(self._leading) > led:
+            # Who was roused there watches its deadline from when it heard of its leader last.
+            self._beat_at = now
+            self.arm(now)
 
     def _on_heartbeats(self, node: NodeId, frame: memoryview) -> None:
         try:
@@ -370,6 +375,8 @@ class RaftHost:
             for key, term, round_, last in items:
                 handle = self._by_key.get(key)
                 if handle is not None:
+                    if term > handle.raft_group.term:
+                        self.node_beats.rouse(handle)
                     self._guard(
                         handle, handle.raft_group.receive_beat_answer, node, term, round_, last
                     )
@@ -417,6 +424,9 @@ class GroupHandle:
 
     def heard_at(self, node: NodeId) -> float:
         return self._host.node_beats.heard_at(node)
+
+    def answered_at(self, node: NodeId) -> float:
+        return self._host.node_beats.answered_at(node)
 
     def reserve(self, node: NodeId, size: int) -> bool:
         return self._flow_control.take(node, self, size)

@@ -187,7 +187,11 @@ class RaftGroupHost(Protocol):
         ...
 
     def heard_at(self, node: NodeId) -> float:
-        """When this node was heard to be alive for the groups that rest with it."""
+        """When this node told last that it leads what follows it here at rest."""
+        ...
+
+    def answered_at(self, node: NodeId) -> float:
+        """When this node answered last for what follows there at rest."""
         ...
 
     def reserve(self, node: NodeId, size: int) -> bool:

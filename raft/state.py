@@ -141,10 +141,10 @@ class State:
         return able and not self.unspoken
 
     def heard_at(self, peer: Peer) -> float:
-        """When this peer was heard; while the group rests, its node is heard for it."""
+        """When this follower answered; while the group rests, its node answers for it."""
         if not self.resting:
             return peer.heard_at
-        return max(peer.heard_at, self.host.heard_at(peer.node))
+        return max(peer.heard_at, self.host.answered_at(peer.node))
 
     def heard_voters(self, since: float) -> int:
         """How many voters, this one included, have been heard after this time."""

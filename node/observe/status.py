@@ -103,8 +103,8 @@ class NodeStatus:
         """What peers are told of this node's work."""
         led, under_replicated, lagging = self._replicas.led(), 0, Counter[str]()
         for host in led:
-            if host.rests and len(host.voters) >= self._wanted(host.id):
-                continue  # it has all its replicas, and each of them all there is
+            if host.rests and self._has_all_wanted(host):
+                continue  # and each of them has all there is
             in_sync = host.in_sync()
             under_replicated += self._lacks_voters(host, len(in_sync))
             lagging.update(self._lacking(host, in_sync))
@@ -306,6 +306,11 @@ class NodeStatus:
 
     def _lacks_voters(self, host: PartitionHost, in_sync: int) -> bool:
         return in_sync < max(len(host.voters), self._wanted(host.id))
+
+    def _has_all_wanted(self, host: PartitionHost) -> bool:
+        """Whether its voters are the replicas that its placement names."""
+        placement = self._cluster.state.placement(host.id)
+        return placement is None or set(host.voters) == set(placement.replicas)
 
     def _wanted(self, partition_id: PartitionId) -> int:
         placement = self._cluster.state.placement(partition_id)

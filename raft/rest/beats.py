@@ -66,12 +66,17 @@ class Marked:
 
     def add(self, group: Resting, term: int) -> None:
         self.discard(group)
-        digest = hashlib.blake2b(group.key + struct.pack("<Q", term), digest_size=8).digest()
-        self._marks[group] = mark = int.from_bytes(digest, "little")
+        self._marks[group] = mark = mark_of(group.key, term)
         self.mark ^= mark
 
     def discard(self, group: Resting) -> None:
         self.mark ^= self._marks.pop(group, 0)
+
+
+def mark_of(key: bytes, term: int) -> int:
+    """What a group adds to the mark of those that it rests with."""
+    digest = hashlib.blake2b(key + struct.pack("<Q", term), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 class Link:
@@ -90,6 +95,8 @@ class Link:
         """Of groups led here, for the next beat: the newest of each."""
         self.refused: dict[bytes, bytes] = {}
         """Of groups led there that do not rest here, for the next answer."""
+        self.refused_mark = 0
+        """Of those that were refused in this very beat, whose sender can't know it yet."""
         self.unequal = 0
 
 
@@ -147,9 +154,14 @@ class NodeBeats:
                 self._links[leader].refused[group.key] = item
 
     def heard_at(self, node: NodeId) -> float:
-        """When a beat or an answer of this node told last that what rests there is alive."""
+        """When this node told last that it leads what follows it here at rest."""
         link = self._links.get(node)
-        return -NEVER if link is None else max(link.heard_at, link.answered_at)
+        return -NEVER if link is None else link.heard_at
+
+    def answered_at(self, node: NodeId) -> float:
+        """When this node answered last for what follows there at rest."""
+        link = self._links.get(node)
+        return -NEVER if link is None else link.answered_at
 
     # -- links and time
 
@@ -206,30 +218,38 @@ class NodeBeats:
         flags, mark, items = frames.parse_node_beat(frame)
         link = self._link(node, now)
         link.heard_at = now
-        refuses = False
+        unknown: list[bytes] = []
+        """Of groups that are not here: not kept beyond this frame."""
         for key, term, last_index, what in items:
             group = self._group_of(key)
             if what == frames.ROUSED:
                 if group is not None and self._followed.get(group) == node:
                     self.rouse(group)
                 link.refused.pop(key, None)
-            elif group is not None and group.rest.accept(node, term, last_index):
+            elif group is None:
+                link.refused_mark ^= mark_of(key, term)
+                unknown.append(frames.beat_item(key, 0, 0, frames.ROUSED))
+            elif group.rest.accept(node, term, last_index):
                 self._followed[group] = node
                 link.followed.add(group, term)
                 link.refused.pop(key, None)
             else:
+                self.rouse(group)
+                link.refused_mark ^= mark_of(key, term)
                 link.refused[key] = frames.beat_item(key, 0, 0, frames.ROUSED)
-                refuses = True
         if flags & frames.MORE:
+            if unknown:
+                self._send(node, FrameKind.NODE_BEAT_ANSWER, unknown, 0, 0)
             return
-        link.unequal = 0 if link.followed.mark == mark else link.unequal + (not refuses)
+        mark, link.refused_mark = mark ^ link.refused_mark, 0
+        link.unequal = 0 if link.followed.mark == mark else link.unequal + 1
         flags = 0
         if link.unequal >= UNEQUAL_MAX:
             link.unequal = 0
             self._rouse_all(link.followed)
             link.refused.clear()
             flags = frames.ALL
-        refused, link.refused = list(link.refused.values()), {}
+        refused, link.refused = [*link.refused.values(), *unknown], {}
         self._send(node, FrameKind.NODE_BEAT_ANSWER, refused, link.followed.mark, flags)
 
     def on_answer(self, node: NodeId, frame: memoryview, now: float) -> None:

@@ -256,20 +256,29 @@ class Queue(Generic[T]):
     # settling
 
     def ack(self, *items: Item[T]) -> list[Settled]:
-        """Done with these, or with what this thread took out last: they never come again. Raises
+        """Done with these: they never come again; nothing is where none are named. Raises
         SettleFailed, with the result of each, where some were not this program's any more."""
-        return self.client.ack([item.message for item in self._named(items)])
+        self._check_open()
+        return self.client.ack([item.message for item in items]) if items else []
 
     def task_done(self) -> list[Settled]:
-        """As `ack` of what this thread took out last."""
-        return self.ack()
+        """As `ack` of what this thread took out last. Raises BadRequest where that was done, or it
+        has taken out nothing."""
+        self._check_open()
+        last: list[Item[T]] = getattr(self._taken, "last", [])
+        if not last:
+            raise BadRequest("this thread has taken nothing out: name the items in ack()")
+        self._taken.last = []
+        return self.ack(*last)
 
     def nack(
         self, *items: Item[T], delay: Duration | None = None, reason: str = ""
     ) -> list[Settled]:
-        """These, or what this thread took out last, failed: see `Item.nack`. Raises as `ack`."""
-        messages = [item.message for item in self._named(items)]
-        return self.client.nack(messages, reason, delay=delay)
+        """These failed: see `Item.nack`. Nothing is done where none are named. Raises as `ack`."""
+        self._check_open()
+        if not items:
+            return []
+        return self.client.nack([item.message for item in items], reason, delay=delay)
 
     # how it is
 
@@ -361,15 +370,6 @@ class Queue(Generic[T]):
             return False
         item.ack()
         return True
-
-    def _named(self, items: tuple[Item[T], ...]) -> list[Item[T]]:
-        self._check_open()
-        named = list(items) or getattr(self._taken, "last", [])
-        if not named:
-            raise BadRequest("this thread has taken nothing out: name the items")
-        if not items:
-            self._taken.last = []
-        return named
 
     def _check_open(self) -> None:
         if self._is_closed:

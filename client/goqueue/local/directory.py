@@ -29,6 +29,8 @@ OPEN_S = 5.0
 LOOK_S = 0.01
 """How often the lock and the socket are tried meanwhile."""
 URL = "http://localhost"
+CONNECTIONS_MAX = 128
+"""Of one process to the owner, which takes four times as many: more requests wait for one."""
 
 _log = logging.getLogger(__name__)
 
@@ -204,7 +206,7 @@ class _Others:
     def __init__(self, path: SocketPath) -> None:
         self._path = path
         self._channel = HttpChannel(
-            [URL], connector=lambda: aiohttp.UnixConnector(path.text, limit=0)
+            [URL], connector=lambda: aiohttp.UnixConnector(path.text, limit=CONNECTIONS_MAX)
         )
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:

@@ -12,7 +12,7 @@ from goqueue.wire.errors import Forbidden
 NAME = "SOCKET"
 PATH_BYTES_MAX = 100
 """Systems take 104 to 108 bytes, their end included."""
-BACKLOG = 64
+BACKLOG = 512
 _FOLDERS = "/proc/self/fd"
 _LINUX = struct.Struct("3i")
 """Of SO_PEERCRED: process, user, group."""

@@ -60,11 +60,11 @@ class Settling:
         results = await self._ask(group, bodies, timeout_s, towards)
         doubtful: set[int] = set()
         for attempt in range(1, transport.retry.attempts_max):
-            failed = [row for row, found in enumerate(results) if _may_succeed(found)]
+            failed = [row for row, found in enumerate(results) if may_succeed(found)]
             pause_s = transport.retry.pause_s(attempt, random.random())
             if not failed or len(failed) == len(bodies) or loop.time() + pause_s >= deadline:
                 break
-            doubtful.update(row for row in failed if _is_unknown(results[row]))
+            doubtful.update(row for row in failed if is_unknown(results[row]))
             await asyncio.sleep(pause_s)
             left_s = None if timeout_s is None else deadline - loop.time()
             again = await self._ask(group, [bodies[row] for row in failed], left_s, towards)
@@ -116,9 +116,11 @@ def _fitting(bodies: Iterable[Body]) -> int:
     return count
 
 
-def _may_succeed(result: SettleResult) -> bool:
+def may_succeed(result: SettleResult) -> bool:
+    """Whether it failed for now."""
     return isinstance(result, GoQueueError) and result.retriable
 
 
-def _is_unknown(result: SettleResult) -> bool:
+def is_unknown(result: SettleResult) -> bool:
+    """Whether it may have been done all the same."""
     return isinstance(result, GoQueueError) and result.outcome == "unknown"

@@ -64,7 +64,9 @@ class Line:
 class Slices:
     """The slices of one front, on its loop's thread. Loop thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quick: bool = True) -> None:
+        """`quick` is for a process of the server's own: `budget.handover`."""
+        self._quick = quick
         self._line = Line()
         self._turns_left = 0
         self._is_turning = False
@@ -75,7 +77,8 @@ class Slices:
         granted = self._line.join(holder)
         if not self._is_turning:
             self._is_turning = True
-            INTERVAL.shorten()
+            if self._quick:
+                INTERVAL.shorten()
             loop.call_soon(self._next, loop)
         await granted
 
@@ -89,7 +92,8 @@ class Slices:
             self._turns_left = APART_TURNS - 1
         else:
             self._is_turning = False
-            INTERVAL.restore()
+            if self._quick:
+                INTERVAL.restore()
             return
         loop.call_soon(self._next, loop)
 

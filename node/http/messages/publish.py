@@ -194,10 +194,8 @@ async def _append_shared(
         assert whole.outcome is not None
         return apart(whole.outcome, parts)
 
-    key_id = None if call.principal is None else call.principal.key_id
-    part.outcome = await call.shared.turn.join(
-        (topic, part.partition, key_id, codec), rows, append, items=len(rows), size_bytes=size
-    )
+    line = (topic, part.partition, call.owner.holder, codec)
+    part.outcome = await call.shared.turn.join(line, rows, append, items=len(rows), size_bytes=size)
 
 
 async def _append_apart(

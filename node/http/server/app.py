@@ -30,7 +30,7 @@ from node.http.auth.authenticator import Authenticator
 from node.http.auth.csrf_guard import METHODS, CsrfGuard
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets, Kind
-from node.http.budget.slices import Worker
+from node.http.budget.slices import Slices, Worker
 from node.http.connections.client import LocalClient, client_of
 from node.http.connections.listener import Listener
 from node.http.connections.protocol import FrontServer
@@ -99,6 +99,7 @@ class HttpFront:
         self._shared.spans = observers.spans
         self._shared.keys = entrance.keys
         self._shared.budgets = self.budgets
+        self._shared.slices = Slices(quick=self._limits.quick_handover)
         self._shared.worker = Worker(quick=self._limits.quick_handover)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator

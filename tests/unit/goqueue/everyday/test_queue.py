@@ -139,11 +139,19 @@ def test_what_is_nacked_comes_again_before_the_others(jobs: Queue[Any]) -> None:
 
 def test_what_is_nacked_with_a_delay_comes_later(jobs: Queue[Any]) -> None:
     jobs.put_many(["a", "b"])
-    jobs.get(GET_S)
-    jobs.nack(delay="1h")
+    jobs.nack(jobs.get(GET_S), delay="1h")
 
     assert drained(jobs) == ["b"]
     assert (jobs.stats().waiting, jobs.size()) == (1, 1)
+
+
+def test_where_no_items_are_named_nothing_is_settled(jobs: Queue[Any]) -> None:
+    jobs.put_many(["a", "b"])
+    jobs.get_many(2, GET_S)
+
+    assert jobs.ack() == [] == jobs.nack()
+
+    assert jobs.stats().in_flight == 2
 
 
 def test_task_done_acks_what_this_thread_took_last(jobs: Queue[Any]) -> None:

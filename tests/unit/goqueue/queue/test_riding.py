@@ -205,3 +205,38 @@ async def test_a_blocking_client_is_told_likewise(url: str) -> None:
             return [first.text, second.text], states(results)
 
     assert await asyncio.to_thread(work) == (["a", "b"], ["acked"])
+
+
+async def test_what_failed_for_now_beside_a_receive_is_settled_again(
+    asking: AsyncClient, scripted: ScriptedServer
+) -> None:
+    results: list[SettleResult] = []
+    later = {
+        "receipt": "s",
+        "success": False,
+        "action": "ack",
+        **OverBudget("polls", "node", 1).to_body(),
+    }
+    scripted.script(
+        "POST", "/groups/g/receive", {"messages": [], "settle_results": [ended("r"), later]}
+    )
+    scripted.script("POST", "/groups/g/settle", {"results": [ended("s")]})
+
+    await asking.receive("g", "t", settles=[Settle("r"), Settle("s")], on_settled=results.extend)
+
+    assert states(results) == ["acked", "acked"]
+
+
+async def test_what_is_not_in_flight_after_a_lost_answer_may_have_been_settled(
+    asking: AsyncClient, scripted: ScriptedServer
+) -> None:
+    results: list[SettleResult] = []
+    gone = {"receipt": "r", "success": False, "action": "ack", **NotInFlight().to_body()}
+    scripted.script("POST", "/groups/g/receive", Cut.NOW)
+    scripted.script("POST", "/groups/g/settle", {"results": [gone]})
+
+    with pytest.raises(OutcomeUnknown):
+        await asking.receive("g", "t", settles=[Settle("r")], on_settled=results.extend)
+
+    (found,) = results
+    assert isinstance(found, NotInFlight) and found.outcome == "unknown"

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,7 @@ from goqueue.admin.redrives import Redrive
 from goqueue.blocking.client import Client
 from goqueue.blocking.received import BlockingReceived
 from goqueue.everyday.items import Item, Items, Unfit
+from goqueue.everyday.lease import LeaseKeeper
 from goqueue.everyday.opening import open
 from goqueue.everyday.targets import Target
 from goqueue.models.failures import Closed, Empty
@@ -29,6 +31,8 @@ from goqueue.models.times import Duration, Time, duration_ms
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
+    NotInFlight,
+    ReceiptExpired,
     Timeout,
     TopicExists,
     UnknownGroup,
@@ -43,6 +47,8 @@ WAIT_S = 20.0
 """How long one request waits for something."""
 LOST_MAX = 3
 """Answers that may be lost one after the other, as those of servers that end."""
+LEASE_S = 30.0
+"""An item's time with its taker, where the group does not tell."""
 LOOK_S = 0.02
 REQUEUE_S = 60.0
 FOR_EVER = -1
@@ -238,12 +244,15 @@ class Queue(Generic[T]):
 
     def stream(self, handler: Callable[[T], object], *, timeout: float | None = None) -> int:
         """Hand items to the handler, one by one: acked when it returns, and nacked with its error
-        when it raises. Returns how many were acked once the queue is closed (what a handler has
-        then comes again), or once nothing came for `timeout` seconds."""
+        when it raises. An item stays the handler's however long it takes. Returns how many were
+        acked once the queue is closed (what a handler has then comes again), or once nothing came
+        for `timeout` seconds."""
         done = 0
-        with suppress(Empty, Closed):
+        with LeaseKeeper(self._lease_s()) as leases, suppress(Empty, Closed):
             while not self._is_closed:
-                done += self._handle(handler, self.get(timeout))
+                item = self.get(timeout)
+                with suppress(NotInFlight, ReceiptExpired):  # lost all the same: it comes again
+                    done += self._handle(handler, item, leases)
         return done
 
     def peek(self) -> T | None:
@@ -361,10 +370,20 @@ class Queue(Generic[T]):
             message.reject(error.message)
             return None
 
-    def _handle(self, handler: Callable[[T], object], item: Item[T]) -> bool:
-        """Whether it went well."""
+    def _lease_s(self) -> float:
+        """How long an item is its taker's."""
+        told: object = self._visibility
+        if told is None:
+            told = self.client.group(self.group).settings.get("visibility_timeout")
+        if not isinstance(told, str | int | float | timedelta):
+            return LEASE_S
+        return duration_ms(told, "visibility") / 1000 or LEASE_S
+
+    def _handle(self, handler: Callable[[T], object], item: Item[T], leases: LeaseKeeper) -> bool:
+        """Whether it went well. Raises NotInFlight, ReceiptExpired."""
         try:
-            handler(item.value)
+            with leases.kept(item.message):
+                handler(item.value)
         except Exception as error:  # noqa: BLE001 - told to the group, as why it failed
             item.nack(reason=f"{type(error).__name__}: {error}")
             return False

@@ -15,6 +15,7 @@ import pytest
 
 import goqueue
 from goqueue import Queue
+from goqueue.blocking.received import BlockingReceived
 from goqueue.errors import (
     BadRequest,
     Closed,
@@ -26,6 +27,8 @@ from goqueue.errors import (
 )
 from goqueue.everyday.items import Items, Unfit
 from goqueue.models.messages import Message
+from goqueue.models.settles import Settled
+from goqueue.models.times import Duration
 
 GET_S = 30.0
 
@@ -243,6 +246,39 @@ def test_a_stream_acks_what_went_well_and_nacks_what_did_not(jobs: Queue[Any]) -
     assert jobs.stream(handle, timeout=0.2) == 3
     assert seen == ["good", "bad", "bad", "last"]
     assert jobs.empty()
+
+
+def test_a_stream_keeps_an_item_however_long_its_handler_takes(
+    jobs: Queue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_visibility", 0.3)
+    extended = threading.Semaphore(0)
+    extend = BlockingReceived.extend
+
+    def counted(message: BlockingReceived, visibility: Duration) -> Settled:
+        settled = extend(message, visibility)
+        extended.release()
+        return settled
+
+    monkeypatch.setattr(BlockingReceived, "extend", counted)
+    jobs.put("slow")
+
+    def handle(_item: str) -> None:
+        assert extended.acquire(timeout=GET_S) and extended.acquire(timeout=GET_S)
+
+    jobs.stream(handle, timeout=0.2)
+
+    assert jobs.stats().acked == 1
+
+
+def test_an_item_that_a_handler_has_settled_itself_does_not_end_the_stream(
+    jobs: Queue[Any],
+) -> None:
+    jobs.put_many(["a", "b"])
+
+    assert jobs.stream(lambda _item: jobs.task_done(), timeout=0.2) == 0
+
+    assert jobs.stats().acked == 2
 
 
 def test_closing_ends_a_stream_and_what_was_in_hand_comes_again(target: str) -> None:

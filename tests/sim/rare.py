@@ -25,8 +25,8 @@ FLOORS = {
     "copies of replicas": 25,
     "copies that went on": 8,
     "leases recalled": 200,
-    "leaders at rest": 2_000,
-    "followers at rest": 4_000,
+    "leaders at rest": 1_000,
+    "followers at rest": 2_000,
     "requests forgotten early": 2_000,
     "requests stored again": 25,
 }

@@ -76,6 +76,10 @@ SLOWER = {
 so fast that less is enough."""
 
 
+QUIET_BEATS = (1, 2, 5, 1 << 30)
+"""After how many a group rests; in some runs never, as below feature level 2."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """One cluster to simulate."""
@@ -152,6 +156,11 @@ class Shape:
 def make_shape(rng: random.Random, *, kind: str | None = None) -> Shape:
     """Mostly three nodes and one group, small files, and times that let much happen. The seed says
     of which kind, where none is given."""
+    shape = _drawn(rng, kind)
+    return replace(shape, raft=replace(shape.raft, quiet_beats=rng.choice(QUIET_BEATS)))
+
+
+def _drawn(rng: random.Random, kind: str | None) -> Shape:
     drawn = rng.choices(KINDS, list(SHARES.values()))[0]
     shape = _relaxed(rng, replace(_make_shape(rng), kind=kind or drawn))
     if shape.kind == "moving":
@@ -250,5 +259,4 @@ def _raft(rng: random.Random, snapshots: int) -> RaftConfig:
         window_bytes=rng.choice((600, 4096)) if one_entry else 8 << 20,
         snapshot_entries=snapshots,
         apply_slice_s=rng.choice((0.002, 0.002, 0.002, 0.0)),
-        quiet_beats=rng.choice((1, 1, 2, 5)),
     )

@@ -26,8 +26,18 @@ from benchmarks.publish import percentile
 from benchmarks.report import Report, Row
 
 FULL_S, QUICK_S = 4.0, 1.0
-PARTS = ("bare", "peers", "one", "three", "queue", "lookups", "timeline", "groups", "floods")
-PARTS = (*PARTS, "rest")
+PARTS = (
+    "bare",
+    "peers",
+    "one",
+    "three",
+    "queue",
+    "lookups",
+    "timeline",
+    "groups",
+    "floods",
+    "rest",
+)
 
 
 @dataclass(frozen=True, slots=True)

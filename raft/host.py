@@ -263,6 +263,10 @@ class RaftHost:
             self.node_beats.rouse(handle)
             self._leading.pop(handle, None)
             return
+        self.send_beats_for(handle)
+
+    def send_beats_for(self, handle: GroupHandle) -> None:
+        """This group leads, and does not rest."""
         self._leading[handle] = None
         if self._beat_at == NEVER:
             self._beat_at = self._scheduler.now() + self.config.heartbeat_s
@@ -342,13 +346,6 @@ class RaftHost:
         for at in range(0, len(items), frames.ITEMS_MAX):
             parts = frames.heartbeats(kind, items[at : at + frames.ITEMS_MAX])
             self._network.send(node, HEARTBEAT_GROUP, parts)
-
-    def lead_again(self, handle: GroupHandle) -> None:
-        """Beats are sent for this group again, which has rested."""
-        self._leading[handle] = None
-        if self._beat_at == NEVER:
-            self._beat_at = self._scheduler.now() + self.config.heartbeat_s
-            self.arm(self._beat_at)
 
     def _on_node_beat(self, node: NodeId, frame: memoryview) -> None:
         now, led = self._scheduler.now(), len(self._leading)
@@ -455,7 +452,7 @@ class GroupHandle:
 
     @property
     def rests(self) -> bool:
-        return self.raft_group.state.resting
+        return self.raft_group.rests
 
     @property
     def rest(self) -> Rest:
@@ -475,7 +472,7 @@ class GroupHandle:
 
     def lead_again(self) -> None:
         if self.raft_group.is_leader:
-            self._host.lead_again(self)
+            self._host.send_beats_for(self)
 
     def vacate(self) -> None:
         """The group is gone: what it held and waited for is let go."""

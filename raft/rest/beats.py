@@ -79,6 +79,11 @@ def mark_of(key: bytes, term: int) -> int:
     return int.from_bytes(digest, "little")
 
 
+def _roused(key: bytes) -> bytes:
+    """The item of a group that does not rest."""
+    return frames.beat_item(key, 0, 0, frames.ROUSED)
+
+
 class Link:
     """What rests between this node and another one."""
 
@@ -139,7 +144,7 @@ class NodeBeats:
         if not group.rests:
             return
         nodes, leader = self._led.pop(group, None), self._followed.pop(group, None)
-        item = frames.beat_item(group.key, 0, 0, frames.ROUSED)
+        item = _roused(group.key)
         if nodes is not None:
             group.rest.end()
             for node in nodes:
@@ -228,7 +233,7 @@ class NodeBeats:
                 link.refused.pop(key, None)
             elif group is None:
                 link.refused_mark ^= mark_of(key, term)
-                unknown.append(frames.beat_item(key, 0, 0, frames.ROUSED))
+                unknown.append(_roused(key))
             elif group.rest.accept(node, term, last_index):
                 self._followed[group] = node
                 link.followed.add(group, term)
@@ -236,7 +241,7 @@ class NodeBeats:
             else:
                 self.rouse(group)
                 link.refused_mark ^= mark_of(key, term)
-                link.refused[key] = frames.beat_item(key, 0, 0, frames.ROUSED)
+                link.refused[key] = _roused(key)
         if flags & frames.MORE:
             if unknown:
                 self._send(node, FrameKind.NODE_BEAT_ANSWER, unknown, 0, 0)

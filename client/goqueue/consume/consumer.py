@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Unpack
@@ -26,15 +25,13 @@ from goqueue.models.groups import TopicPartition
 from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_options
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
-from goqueue.models.times import Duration, duration_ms
+from goqueue.models.times import Duration, duration_ms, visibility_s
 from goqueue.tasks import TaskSet, is_cancelled
 from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
 """How long closing waits for settles on their way."""
 DRAIN_S = 60.0
-VISIBILITY_S = 30.0
-"""Where the group does not say."""
 REASON_MAX = 200
 
 log = logging.getLogger(__name__)
@@ -322,9 +319,7 @@ class AsyncConsumer:
             topic = self._wanted.topics[0] if self._wanted.topics else None
             group = await self._client.group(self._wanted.group, topic)
             told = group.settings.get("visibility_timeout")
-        if not isinstance(told, timedelta | float | int | str):
-            return VISIBILITY_S
-        return duration_ms(told, "visibility") / 1000 or VISIBILITY_S
+        return visibility_s(told)
 
     async def _take(
         self, who: object, wait: Duration | None, *, is_handled: bool

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +26,7 @@ from goqueue.models.failures import Closed, Empty
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.options import Priority
 from goqueue.models.settles import Settled
-from goqueue.models.times import Duration, Time, duration_ms
+from goqueue.models.times import Duration, Time, duration_ms, visibility_s
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
@@ -47,8 +46,6 @@ WAIT_S = 20.0
 """How long one request waits for something."""
 LOST_MAX = 3
 """Answers that may be lost one after the other, as those of servers that end."""
-LEASE_S = 30.0
-"""An item's time with its taker, where the group does not tell."""
 LOOK_S = 0.02
 REQUEUE_S = 60.0
 FOR_EVER = -1
@@ -375,9 +372,7 @@ class Queue(Generic[T]):
         told: object = self._visibility
         if told is None:
             told = self.client.group(self.group).settings.get("visibility_timeout")
-        if not isinstance(told, str | int | float | timedelta):
-            return LEASE_S
-        return duration_ms(told, "visibility") / 1000 or LEASE_S
+        return visibility_s(told)
 
     def _handle(self, handler: Callable[[T], object], item: Item[T], leases: LeaseKeeper) -> bool:
         """Whether it went well. Raises NotInFlight, ReceiptExpired."""

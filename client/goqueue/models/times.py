@@ -16,6 +16,8 @@ from goqueue.wire.layout import RELATIVE_BELOW
 Time = datetime | int | str
 Duration = timedelta | float | str
 
+VISIBILITY_S = 30.0
+"""Of a group that says nothing else."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
@@ -31,6 +33,14 @@ def duration_ms(duration: Duration, what: str) -> int:
     if not 0 <= total < RELATIVE_BELOW:  # NaN neither
         raise BadRequest(f"{what}: {duration} is out of range")
     return math.ceil(round(total, 6))
+
+
+def visibility_s(told: object) -> float:
+    """How long a message is its taker's, in seconds, as an option or a group's setting has it; the
+    servers' default where neither tells. Raises BadRequest on what is no duration."""
+    if not isinstance(told, timedelta | float | int | str):
+        return VISIBILITY_S
+    return duration_ms(told, "visibility") / 1000 or VISIBILITY_S
 
 
 def duration_text(duration: Duration, what: str) -> str:

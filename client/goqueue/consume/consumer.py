@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from goqueue.api.client import AsyncClient
+from goqueue.background import TaskSet, is_cancelled
 from goqueue.consume.deliveries import Workbench
 from goqueue.consume.fetcher import Claimant, Intake
 from goqueue.consume.membership import Listener, Listeners, MemberSession, Subscription
@@ -26,7 +27,6 @@ from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_opti
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms, visibility_s
-from goqueue.tasks import TaskSet, is_cancelled
 from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0

@@ -24,7 +24,7 @@ from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
 from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_options
-from goqueue.models.outcomes import failed
+from goqueue.models.outcomes import Reject, Retry, failed
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms, visibility_s
@@ -234,13 +234,15 @@ class AsyncConsumer:
         return await self._take(object(), None, is_handled=True)
 
     def finish(self, message: Received, error: BaseException | None = None) -> None:
-        """A handler has ended: its message is acked; nacked if it raised an error, or as `Retry` and
-        `Reject` say; given back if it was cancelled. It stays as it is where the handler has
+        """A handler has ended: its message is acked; nacked if it raised an error, or as `Retry`
+        and `Reject` say; given back if it was cancelled. It stays as it is where the handler has
         settled it."""
         if error is None:
             self._bench.finish(message, "ack")
         elif isinstance(error, Exception):
-            log.warning("the handler failed on %s: %r", message.id, error)
+            is_meant = isinstance(error, Retry | Reject)
+            level = logging.DEBUG if is_meant else logging.WARNING
+            log.log(level, "the handler failed on %s: %r", message.id, error)
             ended = failed(error, message.attempt)
             self._bench.finish(message, ended.action, ended.reason, ended.delay_s)
         else:

@@ -242,9 +242,9 @@ class Queue(Generic[T]):
 
     def stream(self, handler: Callable[[T], object], *, timeout: float | None = None) -> int:
         """Hand items to the handler, one by one: acked when it returns, and nacked with its error
-        when it raises (or as `Retry` and `Reject` say). An item stays the handler's however long it takes. Returns how many were
-        acked once the queue is closed (what a handler has then comes again), or once nothing came
-        for `timeout` seconds."""
+        when it raises (or as `Retry` and `Reject` say). An item stays the handler's however long it
+        takes. Returns how many were acked once the queue is closed (what a handler has then comes
+        again), or once nothing came for `timeout` seconds."""
         done = 0
         with LeaseKeeper(self._lease_s()) as leases, suppress(Empty, Closed):
             while not self._is_closed:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from goqueue.api.client import AsyncClient
+from goqueue.api.options import ClientOptions
 from goqueue.blocking.client import Client
 from goqueue.everyday.opening import open
 from goqueue.everyday.targets import Target
@@ -55,15 +56,18 @@ class Tasks:
         partitions: int | None = None,
         keep: Duration | None = None,
         dedup_window: Duration = "1h",
+        **options: Unpack[ClientOptions],
     ) -> None:
         """Opens nothing: what is sent first does. `target` as of `goqueue.open`: a directory, a
-        server, a cluster.
+        server, a cluster; with the options of a client.
 
         Queues that are missing are made, with so many `partitions` (the cluster's default), and
         keep all messages, or with `keep` those of that time, done or not. An id that was sent
         before is known again for `dedup_window`.
         """
+        check_options("Tasks()", options, ClientOptions)
         self.target = target
+        self.options = options
         self.queues = QueueSettings(group, partitions, keep, dedup_window)
         self.schedules: dict[str, Every] = {}
         self._tasks: dict[tuple[str, int], AnyTask] = {}
@@ -193,7 +197,7 @@ class Tasks:
     def _opened(self) -> Client:
         with self._lock:
             if self._client is None:
-                self._client = open(self.target)
+                self._client = open(self.target, **self.options)
                 self._sending = Sending(self._client._twin, self.queues)
             return self._client
 

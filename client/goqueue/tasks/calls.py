@@ -104,8 +104,8 @@ class Call(Generic[R]):
             if first.parts:
                 parts = [[_urgent(p[0], options["priority"]), *p[1:]] for p in first.parts]
                 first = msgspec.structs.replace(first, parts=parts)
-        if options.get("dedup_id") is not None:
-            first = msgspec.structs.replace(first, dedup_id=options["dedup_id"])
+        if (dedup_id := options.get("dedup_id")) is not None:
+            first = msgspec.structs.replace(first, dedup_id=dedup_id)
         if first.results:
             raise BadRequest(f"{first.task}: RESULT is for what follows another call by then()")
         return [first, *others]

@@ -63,10 +63,11 @@ class Places:
         if task.run_in == "loop":
             return await run_awaited(task, value, about)
         context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, context.run, run_blocking, task, value, about
-        )
+
+        def run() -> bytes:
+            return context.run(run_blocking, task, value, about)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     def close(self) -> None:
         """Wait for what runs, and end threads and processes. Idempotent."""

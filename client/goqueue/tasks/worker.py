@@ -88,7 +88,7 @@ class Worker:
             task.arguments  # noqa: B018 - annotations that can't be resolved stop it here
         places = Places(self._concurrency, self._path)
         try:
-            async with open_async(self._app.target) as client:
+            async with open_async(self._app.target, **self._app.options) as client:
                 sending = Sending(client, self._app.queues)
                 queues = self._app.queue_names()
                 for queue in queues:

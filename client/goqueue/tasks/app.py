@@ -74,7 +74,8 @@ class Tasks:
         self._client: Client | None = None
         self._sending: Sending | None = None
         self._lock = threading.RLock()
-        self._eager: Eager | None = None
+        self.runs_at_once: Eager | None = None
+        """Set within `eager`."""
 
     # tasks
 
@@ -160,18 +161,19 @@ class Tasks:
         """Within, what is sent is run at once, here: arguments are checked as they are elsewhere,
         failures are retried without waiting, delays are not waited for. Yields an `Eager`, which
         tells what was given up."""
-        before, self._eager = self._eager, Eager(self)
+        before, eager = self.runs_at_once, Eager(self)
+        self.runs_at_once = eager
         try:
-            yield self._eager
+            yield eager
         finally:
-            self._eager = before
+            self.runs_at_once = before
 
     # beneath
 
     def sending(self) -> Sending | Eager:
         """What sends, on the thread that `run_blocking` runs on."""
-        if self._eager is not None:
-            return self._eager
+        if self.runs_at_once is not None:
+            return self.runs_at_once
         assert self._sending is not None
         return self._sending
 
@@ -182,13 +184,13 @@ class Tasks:
 
     def run_blocking(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The work's result; it is done on the client's thread."""
-        if self._eager is not None:
-            return self._eager.run(work())
+        if self.runs_at_once is not None:
+            return self.runs_at_once.run(work())
         return self._opened()._thread.run(work())
 
     async def run_awaited(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """As `run_blocking`, for a program with an event loop, which goes on meanwhile."""
-        if self._eager is not None:
+        if self.runs_at_once is not None:
             return await work()
         if self._client is None:
             await asyncio.to_thread(self._opened)

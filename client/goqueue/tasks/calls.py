@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -19,6 +19,7 @@ from goqueue.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     from goqueue.tasks.app import Tasks
+    from goqueue.tasks.eager import Eager
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -39,20 +40,27 @@ class Sent(Generic[R]):
     result_id: str | None
     app: Tasks
     reader: Reader
+    eager: Eager | None = None
+    """Where it was run at once, and its result is."""
 
     def result(self, timeout: Duration = RESULT_WAIT_S) -> R:
         """What the task returned, waiting for it. Raises NoResult where there is none within the
         time, TaskFailed where it was given up, BadRequest where its task keeps none."""
+        if self.eager is not None:
+            return self.eager.run(self._result(timeout))
         return self.app.run_blocking(lambda: self._result(timeout))
 
     async def result_async(self, timeout: Duration = RESULT_WAIT_S) -> R:
         """As `result`."""
+        if self.eager is not None:
+            return await self._result(timeout)
         return await self.app.run_awaited(lambda: self._result(timeout))
 
     async def _result(self, timeout: Duration) -> R:
         if self.result_id is None:
             raise BadRequest("no result is kept: give the task keep_result, as in keep_result='1h'")
-        found: R = self.reader(await self.app.results().get(self.result_id, timeout))
+        results = self.eager or self.app.results()
+        found: R = self.reader(await results.get(self.result_id, timeout))
         return found
 
 
@@ -116,9 +124,8 @@ class Call(Generic[R]):
             result_id: str | None = keep.id
         else:
             result_id = published.id if published and self.keep_ms is not None else None
-        if published is None:
-            return Sent("", False, result_id, self.app, self.reader)
-        return Sent(published.id, published.duplicate, result_id, self.app, self.reader)
+        id, duplicate = ("", False) if published is None else (published.id, published.duplicate)
+        return Sent(id, duplicate, result_id, self.app, self.reader, self.app.runs_at_once)
 
 
 def all_of(*calls: Call[Any]) -> Call[list[Any]]:
@@ -147,6 +154,3 @@ def _named(step: Step) -> str:
 
 def _urgent(step: Step, priority: Any) -> Step:
     return msgspec.structs.replace(step, priority=priority)
-
-
-Work = Callable[[], Coroutine[Any, Any, R]]

@@ -100,10 +100,10 @@ wheels: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus, chromium, shellcheck, nftables, Java and what faults of networks and disks need, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus, chromium, shellcheck, nftables, Java, PostgreSQL and what faults of networks and disks need, for tests; only as root, with apt-get, and only if missing
 programs:
 	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck java=openjdk-17-jre-headless \
-	  nft=nftables ip=iproute2 mkfs.ext4=e2fsprogs cc=gcc+libc6-dev
+	  nft=nftables ip=iproute2 mkfs.ext4=e2fsprogs cc=gcc+libc6-dev pg_ctlcluster=postgresql
 
 ## setup-terraform  moto and checkov, in a virtual environment of their own
 setup-terraform: $(VENV)-terraform/.done

@@ -1,0 +1,1 @@
+"""`remind` and `work`."""

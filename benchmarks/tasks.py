@@ -175,7 +175,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000, help="tasks a row")
     parser.add_argument("--peers", default=sys.executable, help="a Python that has the peers")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+    scratch = ROOT / ".benchmarks"
+    scratch.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
         found = measure(max(CHUNK, given.count // CHUNK * CHUNK), given.peers, Path(folder))
     print("\n".join(figure.line() for figure in found))
     base = found[0].rate

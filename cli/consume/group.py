@@ -19,6 +19,7 @@ from cli.output.terminal import note, warn
 from cli.run.session import Json, Session
 from goqueue.background import TaskSet
 from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired, StaleGeneration
+from goqueue.models.options import Action
 from goqueue.models.settles import Settle, SettleResult
 from goqueue.transport.http import join
 
@@ -151,7 +152,7 @@ async def _print(
     return await _settle(source, "ack", messages) if taking.ack and messages else []
 
 
-async def _settle(source: Source, action: str, messages: list[Json]) -> list[SettleResult]:
+async def _settle(source: Source, action: Action, messages: list[Json]) -> list[SettleResult]:
     """Raises the first error; that a message was held too long is only told."""
     results = await source.settle([Settle(message["receipt"], action) for message in messages])
     late = 0

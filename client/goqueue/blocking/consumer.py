@@ -17,7 +17,7 @@ from goqueue.consume.consumer import AsyncConsumer
 from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
-from goqueue.models.options import ConsumerOptions, check_options
+from goqueue.models.options import Action, ConsumerOptions, Position, check_options
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration
@@ -135,11 +135,11 @@ class Consumer:
     def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         """What a message's own methods do. Raises its error."""

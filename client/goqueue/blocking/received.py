@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from goqueue.models.options import Action, Position
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration
@@ -15,11 +16,11 @@ class BlockingSettles(Protocol):
     def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled: ...
 
@@ -35,7 +36,7 @@ class BlockingReceived(Leased, frozen=True, gc=True):
         return self._settle("ack")
 
     def nack(
-        self, reason: str = "", *, delay: Duration | None = None, position: str | None = None
+        self, reason: str = "", *, delay: Duration | None = None, position: Position | None = None
     ) -> Settled:
         """Failed: it comes again after `delay`, or is dead if it has failed too often."""
         return self._settle("nack", reason=reason, delay=delay, position=position)
@@ -52,7 +53,7 @@ class BlockingReceived(Leased, frozen=True, gc=True):
         """Give it back as if it had not been delivered."""
         return self._settle("release")
 
-    def _settle(self, action: str, **options: Any) -> Settled:
+    def _settle(self, action: Action, **options: Any) -> Settled:
         if self.client is None:
             raise TypeError("only a client's received message can be settled by itself")
         return self.client.settle_one(self, action, **options)

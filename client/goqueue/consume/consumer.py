@@ -23,7 +23,13 @@ from goqueue.consume.prefetch import Want
 from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
-from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_options
+from goqueue.models.options import (
+    Action,
+    ConsumerOptions,
+    ConsumerSettings,
+    Position,
+    check_options,
+)
 from goqueue.models.outcomes import Reject, Retry, failed
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
@@ -248,14 +254,18 @@ class AsyncConsumer:
         else:
             self._bench.finish(message, "release")
 
+    def hold_up_to(self, messages: int) -> None:
+        """Let up to so many messages wait here, from now on, in place of `prefetch`."""
+        self._bench.hold_up_to(max(1, messages))
+
     async def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         """What a message's own methods do. Raises its error."""
@@ -393,12 +403,12 @@ class AsyncConsumer:
         if self._intake is not None:
             self._intake.wake()
 
-    async def _close(self, unsettled: str) -> None:
+    async def _close(self, unsettled: Action) -> None:
         if self._closing is None:
             self._closing = self._owned.begin(self._shut(unsettled))
         await asyncio.shield(self._closing)
 
-    async def _shut(self, unsettled: str) -> None:
+    async def _shut(self, unsettled: Action) -> None:
         try:
             self.stop()
             if self._intake is not None and self._keeps_leases:
@@ -419,7 +429,7 @@ class AsyncConsumer:
             if self._owns_client:
                 await self._client.close()
 
-    async def _wind_up(self, unsettled: str) -> None:
+    async def _wind_up(self, unsettled: Action) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_s):
                 await self._bench.handled()

@@ -17,6 +17,7 @@ from goqueue.consume.in_flight import InWork, Work
 from goqueue.consume.prefetch import Held, Prefetch, Want
 from goqueue.consume.settle_queue import SettleQueue
 from goqueue.models.groups import TopicPartition
+from goqueue.models.options import Action, Position
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import ACTIONS, Settle, Settled, SettleResult
 from goqueue.models.times import Duration, duration_ms
@@ -69,6 +70,13 @@ class Workbench:
         self.is_shared = False
 
     # -- messages come and are handed out
+
+    def hold_up_to(self, bound: int) -> None:
+        """So many may wait from now on; what is too many goes back."""
+        if bound != self._buffer.bound:
+            self._buffer.bound = bound
+            self._give_back(self._buffer.overflow())
+            self._changed()
 
     def want(self) -> Want | None:
         """What to receive now; None for nothing, also while many settles are unanswered."""
@@ -144,11 +152,11 @@ class Workbench:
     async def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         """What a message's own methods do. Raises its error."""
@@ -171,7 +179,7 @@ class Workbench:
         return result
 
     def finish(
-        self, message: Received, action: str, reason: str = "", delay_s: float | None = None
+        self, message: Received, action: Action, reason: str = "", delay_s: float | None = None
     ) -> None:
         """A handler has ended: settle its message, unless it has done so itself."""
         work = self._in_work.get(message.receipt)
@@ -263,7 +271,7 @@ class Workbench:
         """Wait until no handler works on anything."""
         await self._in_work.ended(lambda work: work.is_handled)
 
-    async def finish_all(self, action: str) -> None:
+    async def finish_all(self, action: Action) -> None:
         """Settle all that is still handed out, and wait until all is answered."""
         for work in self._in_work.all():
             if not work.is_ending:

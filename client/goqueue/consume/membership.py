@@ -21,6 +21,7 @@ from goqueue.background import TaskSet
 from goqueue.consume.assignment import Holdings, State
 from goqueue.models.failures import is_final
 from goqueue.models.groups import MemberAnswer, TopicPartition
+from goqueue.models.options import Assignor, GroupMode
 from goqueue.models.times import Duration
 from goqueue.wire.errors import GoQueueError, UnknownGroup, UnknownMember
 
@@ -52,8 +53,8 @@ class Subscription:
     instance_id: str | None
     session_timeout: Duration | None
     rebalance_timeout: Duration | None
-    mode: str | None
-    assignor: str | None
+    mode: GroupMode | None
+    assignor: Assignor | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,13 @@ Compression = Literal["none", "zstd", "lz4", "gzip"]
 Durability = Literal["majority", "relaxed"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 GroupMode = Literal["exclusive", "shared"]
+Assignor = Literal["sticky", "range", "roundrobin"]
+Ordering = Literal["none", "key"]
+Start = Literal["earliest", "latest"]
+OnPoison = Literal["dead", "park"]
+Missed = Literal["skip", "once", "all"]
+Action = Literal["ack", "nack", "reject", "extend", "release"]
+Position = Literal["front", "back"]
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -55,7 +62,7 @@ class ConsumerOptions(TypedDict, total=False):
     client_id: str
     instance_id: str | None
     mode: GroupMode | None
-    assignor: str | None
+    assignor: Assignor | None
     session_timeout: Duration | None
     rebalance_timeout: Duration | None
     prefetch: int
@@ -73,7 +80,7 @@ class ConsumerSettings:
     client_id: str = "consumer"
     instance_id: str | None = None
     mode: GroupMode | None = None
-    assignor: str | None = None
+    assignor: Assignor | None = None
     session_timeout: Duration | None = None
     rebalance_timeout: Duration | None = None
     prefetch: int = 100
@@ -81,6 +88,29 @@ class ConsumerSettings:
     visibility: Duration | None = None
     work_max: Duration = 3600.0
     auto_ack: bool = False
+
+
+class GroupSettings(TypedDict, total=False):
+    """What `put_group` takes, but for the name."""
+
+    visibility_timeout: Duration | None
+    max_attempts: int | None
+    ordering: Ordering | None
+    start: Start | None
+    backoff: Duration | None
+    backoff_max: Duration | None
+    on_poison: OnPoison | None
+    lane_max_wait: Duration | None
+    lane_share: int | None
+    halt_percent: int | None
+    halt_window: int | None
+    redrives_max: int | None
+    in_flight_max: int | None
+    dead_max: int | None
+    mode: GroupMode | None
+    assignor: Assignor | None
+    session_timeout: Duration | None
+    rebalance_timeout: Duration | None
 
 
 class TopicSettings(TypedDict, total=False):

@@ -10,7 +10,7 @@ import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from goqueue.models.times import Duration, duration_ms
 from goqueue.wire.errors import BadRequest
@@ -88,8 +88,7 @@ class Reject(Exception):
 class Failed:
     """What becomes of a message whose handler raised."""
 
-    action: str
-    """nack, or reject."""
+    action: Literal["nack", "reject"]
     reason: str
     delay_s: float | None = None
 

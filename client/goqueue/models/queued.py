@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from goqueue.models.messages import Message
+from goqueue.models.options import Action, Position
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, datetime_ms
 from goqueue.wire.errors import ServerError
@@ -42,11 +43,11 @@ class Settles(Protocol):
     async def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled: ...
 
@@ -70,7 +71,7 @@ class Received(Leased, frozen=True, gc=True):
         reason: str = "",
         *,
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
     ) -> Settled:
         """Failed: it comes again after `delay` (the group's backoff if not given), ahead of its
         lane or, with `position="back"`, behind it; or it is dead if it has failed too often."""
@@ -90,11 +91,11 @@ class Received(Leased, frozen=True, gc=True):
 
     async def _settle(
         self,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         if self.settler is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from goqueue.models.options import Action, Position
 from goqueue.models.times import Duration, duration_text
 from goqueue.wire.errors import GoQueueError
 
@@ -27,10 +28,10 @@ class Settle(msgspec.Struct, frozen=True):
     """
 
     receipt: str
-    action: str = "ack"
+    action: Action = "ack"
     reason: str = ""
     delay: Duration | None = None
-    position: str | None = None
+    position: Position | None = None
     visibility: Duration | None = None
 
     def to_body(self) -> dict[str, object]:

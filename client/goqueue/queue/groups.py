@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from goqueue.models.groups import Group
-from goqueue.models.times import Duration, duration_text
+from goqueue.models.options import GroupSettings, check_options
+from goqueue.models.times import duration_text
 from goqueue.transport.calls import Calls, given
 from goqueue.transport.http import join
+
+_SPANS = (
+    "visibility_timeout",
+    "backoff",
+    "backoff_max",
+    "lane_max_wait",
+    "session_timeout",
+    "rebalance_timeout",
+)
 
 
 class Groups:
@@ -44,30 +54,9 @@ class Groups:
         found = await self._calls.get(join("groups", name), Group, params)
         return msgspec.structs.replace(found, member_count=len(found.members))
 
-    async def put_group(
-        self,
-        name: str,
-        *,
-        visibility_timeout: Duration | None = None,
-        max_attempts: int | None = None,
-        ordering: str | None = None,
-        start: str | None = None,
-        backoff: Duration | None = None,
-        backoff_max: Duration | None = None,
-        on_poison: str | None = None,
-        lane_max_wait: Duration | None = None,
-        lane_share: int | None = None,
-        halt_percent: int | None = None,
-        halt_window: int | None = None,
-        redrives_max: int | None = None,
-        in_flight_max: int | None = None,
-        dead_max: int | None = None,
-        mode: str | None = None,
-        assignor: str | None = None,
-        session_timeout: Duration | None = None,
-        rebalance_timeout: Duration | None = None,
-    ) -> Group:
-        """Create a group, or change what is given of it.
+    async def put_group(self, name: str, **settings: Unpack[GroupSettings]) -> Group:
+        """Create a group, or change what is given of it. Raises TypeError for a setting that there
+        is none of.
 
         `ordering="key"` delivers a key's next message when its previous one is settled;
         `on_poison="park"` then withholds a key whose message failed `max_attempts` times, instead
@@ -78,29 +67,11 @@ class Groups:
         roundrobin. A member that is not heard of for `session_timeout` is gone, and one that does
         not let go of a partition within `rebalance_timeout` is fenced there.
         """
-        settings = given(
-            {
-                "visibility_timeout": _text(visibility_timeout, "visibility_timeout"),
-                "max_attempts": max_attempts,
-                "ordering": ordering,
-                "start": start,
-                "backoff": _text(backoff, "backoff"),
-                "backoff_max": _text(backoff_max, "backoff_max"),
-                "on_poison": on_poison,
-                "lane_max_wait": _text(lane_max_wait, "lane_max_wait"),
-                "lane_share": lane_share,
-                "halt_percent": halt_percent,
-                "halt_window": halt_window,
-                "redrives_max": redrives_max,
-                "in_flight_max": in_flight_max,
-                "dead_max": dead_max,
-                "mode": mode,
-                "assignor": assignor,
-                "session_timeout": _text(session_timeout, "session_timeout"),
-                "rebalance_timeout": _text(rebalance_timeout, "rebalance_timeout"),
-            }
-        )
-        return await self._calls.send("PUT", join("groups", name), settings, Group, repeatable=True)
+        check_options("put_group()", settings, GroupSettings)
+        found: dict[str, Any] = given(settings)
+        spans = {span: duration_text(found[span], span) for span in _SPANS if span in found}
+        body = {**found, **spans}
+        return await self._calls.send("PUT", join("groups", name), body, Group, repeatable=True)
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         """Delete a group with its progress and dead letters. Raises `UnknownGroup`, and
@@ -124,7 +95,3 @@ class _Detail(msgspec.Struct):
 
 class _Groups(msgspec.Struct):
     details: list[_Detail] = []
-
-
-def _text(duration: Duration | None, what: str) -> str | None:
-    return None if duration is None else duration_text(duration, what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.models.groups import MemberAnswer, TopicPartition
+from goqueue.models.options import Assignor, GroupMode
 from goqueue.models.times import Duration, duration_ms, duration_text
 from goqueue.transport.calls import Calls, decode, given
 from goqueue.transport.http import join
@@ -27,8 +28,8 @@ class Members:
         instance_id: str | None = None,
         session_timeout: Duration | None = None,
         rebalance_timeout: Duration | None = None,
-        mode: str | None = None,
-        assignor: str | None = None,
+        mode: GroupMode | None = None,
+        assignor: Assignor | None = None,
         wait: Duration = 0.0,
         timeout_s: float | None = None,
     ) -> MemberAnswer:

@@ -11,7 +11,7 @@ import msgspec
 
 from goqueue.models.failures import SettleFailed
 from goqueue.models.groups import TopicPartition
-from goqueue.models.options import Priority
+from goqueue.models.options import Action, Position, Priority
 from goqueue.models.queued import (
     Leased,
     MessageBody,
@@ -209,7 +209,7 @@ class Receiving:
         reason: str = "",
         *,
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
     ) -> list[Settled]:
         """These failed: see `Received.nack`. Raises as `ack` does."""
         return await self._settle_all(
@@ -233,11 +233,11 @@ class Receiving:
     async def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         """What a received message's own methods do. Raises its error."""
@@ -289,11 +289,11 @@ class Receiving:
     async def _settle_all(
         self,
         messages: Leased | Iterable[Leased],
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> list[Settled]:
         given_ones = [messages] if isinstance(messages, Leased) else list(messages)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from goqueue.models.options import Priority
+from goqueue.models.options import Missed, Priority
 from goqueue.models.times import Duration, duration_text
 from goqueue.publish.outgoing import Text, to_bytes, to_lane
 from goqueue.transport.calls import Calls, decode, given
@@ -89,7 +89,7 @@ class Schedules:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         priority: Priority | int = "normal",
-        missed: str | None = None,
+        missed: Missed | None = None,
     ) -> Schedule:
         """Create or replace a schedule that publishes `value` whenever `cron` says (second minute
         hour day month weekday, in `timezone`; the second may be left out), or `every` so often.

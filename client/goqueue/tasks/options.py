@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from goqueue.models.options import Priority
+from goqueue.models.options import Missed, Priority
 from goqueue.models.outcomes import Retry
 from goqueue.models.times import Duration
 
@@ -67,4 +67,4 @@ class EveryOptions(TypedDict, total=False):
 
     name: str
     timezone: str
-    missed: Literal["skip", "once", "all"]
+    missed: Missed

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from goqueue.api.client import AsyncClient
+from goqueue.models.options import Missed
 from goqueue.models.times import Duration, duration_ms, duration_text
 from goqueue.queue.schedules import Schedule
 from goqueue.tasks.options import EveryOptions
@@ -25,7 +26,7 @@ class Every:
     cron: str | None
     every_ms: int | None
     timezone: str
-    missed: str
+    missed: Missed
 
     @staticmethod
     def of(name: str, group: str, when: Duration, step: Step, options: EveryOptions) -> Every:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,17 +25,25 @@ if TYPE_CHECKING:
     from goqueue.tasks.app import Tasks
 
 CONCURRENCY = 16
+AHEAD_S = 0.2
+AHEAD = (2, 32)
+"""A worker holds what it would run within so many seconds, and at least and at most so many tasks
+for each that runs: short ones come in large batches, and long ones are left for other workers."""
+LOOK_TASKS = 16
+RECEIVED_MAX = 500
+
+Outcome = Literal["done", "retried", "dead"]
 
 log = logging.getLogger(__name__)
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """One task that a worker is done with: `outcome` is done, retried, or dead."""
+    """One task that a worker is done with."""
 
     id: str
     task: str
     attempt: int
-    outcome: str
+    outcome: Outcome
     seconds: float
     reason: str = ""
 
@@ -101,7 +109,8 @@ class Worker:
                     group,
                     queues,
                     client_id="worker",
-                    prefetch=2 * self._concurrency,
+                    prefetch=AHEAD[0] * self._concurrency,
+                    max_messages=RECEIVED_MAX,
                     visibility=self._visibility,
                 )
                 async with self._consumer as consumer:
@@ -112,10 +121,21 @@ class Worker:
         finally:
             await asyncio.to_thread(places.close)
 
+    def hold(self, tasks: int) -> None:
+        """Let so many wait here for each that may run."""
+        if self._consumer is not None:
+            self._consumer.hold_up_to(tasks * self._concurrency)
+
     def stop(self) -> None:
         """Begin no more: `run_async` returns once what runs has ended. On its loop only."""
         if self._consumer is not None:
             self._consumer.stop()
+
+
+def ahead(average_s: float) -> int:
+    """How many tasks of this length wait for each that runs."""
+    least, most = AHEAD
+    return max(least, min(most, round(AHEAD_S / max(average_s, 1e-6))))
 
 
 class _Turn:
@@ -125,6 +145,9 @@ class _Turn:
         self._worker = worker
         self._places = places
         self._sending = sending
+        self._count = 0
+        self._average_s = AHEAD_S
+        """Of how long tasks run, the last ones above all."""
 
     async def handle(self, message: Received) -> None:
         """Raises Retry and Reject, as the consumer takes them."""
@@ -140,15 +163,25 @@ class _Turn:
         finally:
             worker.running -= 1
         seconds = time.monotonic() - began_s
-        outcome = {"ack": "done", "nack": "retried", "reject": "dead"}[ended.action]
+        self._hold(seconds)
+        if ended is None:
+            worker._ended(Ended(message.id, name, message.attempt, "done", seconds))
+            return
+        outcome: Outcome = "dead" if ended.action == "reject" else "retried"
         worker._ended(Ended(message.id, name, message.attempt, outcome, seconds, ended.reason))
         if ended.action == "reject":
             raise Reject(ended.reason)
-        if ended.action == "nack":
-            raise Retry(ended.reason, delay=ended.delay_s)
+        raise Retry(ended.reason, delay=ended.delay_s)
 
-    async def _run(self, message: Received, envelope: Envelope) -> Failed:
-        """What becomes of the message. Raises Reject where its task is unknown here."""
+    def _hold(self, seconds: float) -> None:
+        self._average_s += (seconds - self._average_s) / LOOK_TASKS
+        self._count += 1
+        if self._count % LOOK_TASKS == 0:
+            self._worker.hold(ahead(self._average_s))
+
+    async def _run(self, message: Received, envelope: Envelope) -> Failed | None:
+        """What becomes of the message; None where its task is done. Raises Reject where that is
+        unknown here."""
         task = self._worker._app.find(envelope.task, envelope.version)
         retry = task.settings.retry
         try:
@@ -161,7 +194,7 @@ class _Turn:
         except Exception as error:  # noqa: BLE001 - told to the group, as why it failed
             ended = failed(error, message.attempt, retry)
         else:
-            return Failed("ack", "")
+            return None
         if ended.action == "reject":
             await self._dead(task, message, envelope.rest, ended.reason)
         return ended

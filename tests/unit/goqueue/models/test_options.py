@@ -21,7 +21,8 @@ from goqueue.models.options import (
 ROOT = Path(__file__).parents[4]
 NOBODY = "http://127.0.0.1:1"
 USED = """
-from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, OutgoingMessage, Producer
+from goqueue import AsyncClient, AsyncConsumer, Client, Consumer, OutgoingMessage, Producer, Settle
+from goqueue.tasks import Retry, Tasks
 
 async def work(client: AsyncClient) -> None:
     await client.create_topic("orders", {topic})
@@ -33,6 +34,13 @@ async def work(client: AsyncClient) -> None:
     await client.admin.drain_broker("node-1", {admin})
     await client.publish("orders", "x", priority={priority})
     OutgoingMessage("x", priority={priority})
+    await client.put_group("g", {group})
+    await client.put_group("g", ordering={ordering})
+    await client.put_group("g", assignor={assignor})
+    await client.create_schedule("s", "orders", "x", every="1h", missed={missed})
+    Settle("r", {action})
+    for message in await client.receive("g", "orders"):
+        await message.nack("busy", position={position})
 
 def block(client: Client) -> None:
     client.alter_topic("orders", {topic})
@@ -41,6 +49,39 @@ def block(client: Client) -> None:
     Consumer(client, "g", "orders", {consumer})
     Client("http://127.0.0.1:8080", {client})
     client.admin.drain_broker("node-1", {admin})
+    client.put_group("g", {group})
+
+app = Tasks()
+
+@app.task({task})
+def other() -> None: ...
+
+@app.task(keep_result="1h")
+def mail(address: str) -> int:
+    return 1
+
+@app.task(priority={priority})
+def another() -> None: ...
+
+@app.task
+async def later(address: str) -> str:
+    return address
+
+@app.task
+def plain(number: int) -> None: ...
+
+async def send() -> None:
+    mail.send({argument})
+    await later.send_async({argument})
+    mail.call("a").send({send})
+    mail.send_after({delay}, "a")
+    plain.every("1h", 1, {every})
+    one: int = mail("a")
+    two: int = mail.send("a").result()
+    three: str = await later("a")
+    four: str = await (await later.send_async("a")).result_async()
+    text: {result} = mail.send("a").result()  # result
+    Retry({retry})
 """
 
 
@@ -100,6 +141,19 @@ def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyP
         priority='"high"',
         client="timeout_s=5",
         admin="throttle_bytes_s=5",
+        group="max_attempts=5",
+        ordering='"key"',
+        assignor='"range"',
+        missed='"skip"',
+        action='"reject"',
+        position='"back"',
+        task='keep_result="1h"',
+        argument='"a"',
+        send='delay="1h"',
+        delay='"1h"',
+        every='missed="all"',
+        result="int",
+        retry="max_attempts=3",
     )
     bad = USED.format(
         topic="retension_bytes=5",
@@ -108,6 +162,19 @@ def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyP
         priority='"urgent"',
         client="timout_s=5",
         admin="throttle=5",
+        group="max_attemps=5",
+        ordering='"by key"',
+        assignor='"ranged"',
+        missed='"never"',
+        action='"drop"',
+        position='"middle"',
+        task='keepresult="1h"',
+        argument="1234",
+        send='dealy="1h"',
+        delay="[60]",
+        every='misssed="all"',
+        result="bytes",
+        retry="max_atempts=3",
     )
     (tmp_path / "good.py").write_text(good)
     (tmp_path / "bad.py").write_text(bad)
@@ -119,7 +186,9 @@ def test_mypy_finds_mistyped_options(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
     assert not problems
-    typos = ("retension", "linger", "prefech", "urgent", "timout_s", "throttle")
+    typos = ("retension", "linger", "prefech", "urgent", "timout_s", "throttle", "max_attemps")
+    typos += ("by key", "ranged", "never", "drop", "middle", "keepresult", "1234", "dealy")
+    typos += ("[60]", "misssed", "text: bytes", "max_atempts")
     errors = [line for line in told.splitlines() if ": error:" in line]
     wrong = [
         number

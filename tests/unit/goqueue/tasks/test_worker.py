@@ -25,6 +25,7 @@ from goqueue.tasks import (
 )
 from goqueue.tasks.running import load_app
 from goqueue.tasks.sending import Sending
+from goqueue.tasks.worker import ahead
 from tests.unit.goqueue.tasks.conftest import working
 
 
@@ -423,3 +424,12 @@ async def test_a_worker_stops_in_order_and_leaves_the_group(
 async def _events(client: AsyncClient, id: str) -> Any:
     for event in await client.timeline(id):
         yield " ".join(map(str, event.attributes.values()))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "many"), [(0.0, 32), (0.001, 32), (0.02, 10), (0.5, 2), (60, 2)]
+)
+def test_short_tasks_are_taken_in_large_batches_and_long_ones_left_to_others(
+    seconds: float, many: int
+) -> None:
+    assert ahead(seconds) == many

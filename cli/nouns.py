@@ -20,6 +20,7 @@ MODULES = {
     "nack": ".consume.settle",
     "reject": ".consume.settle",
     "extend": ".consume.settle",
+    "worker": ".worker.command",
     "dev": ".local.dev",
     "serve": ".serve",
     "version": ".local.version",

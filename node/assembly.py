@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from log.levels import Feature, Levels
 from log.store.directory import Store

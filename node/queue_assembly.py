@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.types import NodeId
 from node.broker.node import GroupsFront, QueueFront
 from node.broker.queue import NodeQueue

@@ -17,9 +17,9 @@ from cli.output.errors import EXIT_UNAVAILABLE, CliError, explain
 from cli.output.formats import count_text
 from cli.output.terminal import note, warn
 from cli.run.session import Json, Session
+from goqueue.background import TaskSet
 from goqueue.errors import GoQueueError, NotInFlight, ReceiptExpired, StaleGeneration
 from goqueue.models.settles import Settle, SettleResult
-from goqueue.tasks import TaskSet
 from goqueue.transport.http import join
 
 FOLLOW_WAIT_S = 20.0

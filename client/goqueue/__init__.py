@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from goqueue.models.messages import Message, OutgoingMessage, Page, ProducerIdentity, Published
+    from goqueue.models.outcomes import Reject, Retry
     from goqueue.models.queued import DeadLetter, QueuedMessage, Received
     from goqueue.models.settles import Settle, Settled
     from goqueue.models.topics import (
@@ -131,6 +132,8 @@ __all__ = [
     "Rebalances",
     "Received",
     "Redrive",
+    "Reject",
+    "Retry",
     "RetryPolicy",
     "Schedule",
     "Settle",
@@ -204,6 +207,8 @@ _HOMES = {
     "Rebalances": "goqueue.models.groups",
     "Received": "goqueue.models.queued",
     "Redrive": "goqueue.admin.redrives",
+    "Reject": "goqueue.models.outcomes",
+    "Retry": "goqueue.models.outcomes",
     "RetryPolicy": "goqueue.transport.http",
     "Schedule": "goqueue.queue.schedules",
     "Settle": "goqueue.models.settles",
@@ -217,7 +222,7 @@ _HOMES = {
     "open_async": "goqueue.everyday.opening",
 }
 
-_MODULES = ("archive", "errors", "tracing", "wire")
+_MODULES = ("archive", "errors", "tasks", "tracing", "wire")
 """What may be used as `goqueue.errors`, and so on, without an import of its own."""
 
 

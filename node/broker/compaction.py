@@ -8,7 +8,7 @@ from dataclasses import asdict
 import msgspec
 
 from coordinator.cluster.state import Topic
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError
 from goqueue.wire.types import NodeId, PartitionId
 from node.api.compaction import CompactionRun, PartitionCompaction

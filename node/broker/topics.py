@@ -10,7 +10,7 @@ from coordinator.cluster.state import Topic
 from coordinator.commands.codec import AlterTopic, CreateTopic, DeleteTopic
 from coordinator.topics.compression import split
 from coordinator.topics.settings import alter_config
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import OutcomeUnknown, TopicExists, Unavailable, UnknownTopic
 from goqueue.wire.ids import INTERNAL_PREFIX, validate_topic_name
 from log.levels import Feature

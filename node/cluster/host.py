@@ -24,7 +24,7 @@ from coordinator.commands.codec import (
 )
 from coordinator.commands.members import MemberCommand
 from coordinator.errors import CommandUnreadable
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     BadRequest,
     DiskFull,

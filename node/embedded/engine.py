@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from coordinator.errors import SnapshotUnreadable
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError, ServerError, Unavailable
 from log.disk.files import Disk, OsDisk
 from log.store.directory import Store

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, Index
 from node.cluster.host import ClusterHost

@@ -18,7 +18,7 @@ from coordinator.groups.membership import GroupMembership
 from coordinator.groups.memberships import check_join
 from coordinator.groups.settings import Group
 from coordinator.groups.subscriptions import Subscription
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, Unavailable, UnknownMember
 from goqueue.wire.ids import NAME_CHARACTERS_MAX
 from node.api.members import Assignment, JoinRequest, MembershipView, Place

@@ -16,7 +16,7 @@ from coordinator.commands.codec import Command, Result
 from coordinator.commands.members import ExpireMembers, MemberCommand
 from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
 from coordinator.groups.membership import GroupMembership
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId
 from node.cluster.changes import Changes

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from coordinator.brokers.registry import DRAINED, Broker
 from coordinator.errors import BrokerGone
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.types import NodeId, Voter
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import msgspec
 
 from coordinator.brokers.registry import DRAINED, Broker
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.config.pod_names import STOP_SOCKET
 from node.kubernetes.api import ApiProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig

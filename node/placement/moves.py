@@ -19,7 +19,7 @@ from coordinator.commands.placement import PlacementCommand, Row
 from coordinator.errors import TooFewBrokers
 from coordinator.placement.mover import Ask, Limits, Mover, Planning, made
 from coordinator.placement.steps import Seen, Step
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, Timeout, Unavailable
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.metrics import Metrics

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     Busy,
     GoQueueError,

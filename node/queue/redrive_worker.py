@@ -19,7 +19,7 @@ from coordinator.commands.codec import Command, Result
 from coordinator.commands.queue import DeadLetterFilter, RedriveStep
 from coordinator.errors import Overtaken, UnknownRedrive
 from coordinator.jobs.redrives import Redrive
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError
 from node.api.dead_letters import DeadFilter
 from node.runtime.logger import get_logger

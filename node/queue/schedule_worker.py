@@ -17,7 +17,7 @@ from coordinator.commands.queue import BeginRun, EndRun
 from coordinator.errors import BadConfig, Overtaken, UnknownSchedule
 from coordinator.jobs.schedule_runs import Publish, ScheduleRuns, Step, Wait
 from coordinator.jobs.schedules import Schedule
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import (
     GoQueueError,

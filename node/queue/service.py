@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, Granted, Result, Settled
 from delivery.leader.dispatcher import Want
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
 from goqueue.wire.types import NodeId, Offset, PartitionId
 from node.partition.host import PartitionHost

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
-from goqueue.tasks import TaskSet, is_cancelled
+from goqueue.background import TaskSet, is_cancelled
 
 
 class Periodic:

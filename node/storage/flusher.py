@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from log.disk.files import is_full
 from log.errors import StoreFailed
 from log.store.directory import Store

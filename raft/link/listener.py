@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from raft.link.config import LinkLimits
 from raft.link.failed import FailedHandshakes, Failure
 

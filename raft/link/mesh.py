@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.types import PARTITION_ID_BYTES, NodeId, PartitionId
 from raft.link.admission import Standing, Verdict, check_listen, judge_inbound
 from raft.link.charge import Charge, free

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     Busy,
     GoQueueError,

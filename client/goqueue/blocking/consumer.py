@@ -117,8 +117,9 @@ class Consumer:
         """Call the handler with each message, in `concurrency` threads, until the consumer is
         stopped or closed. Interrupting it waits for the handlers that run.
 
-        A message whose handler returns is acked, one whose handler raises is nacked, unless the
-        handler has settled it. Raises what made the consumer fail.
+        A message whose handler returns is acked, one whose handler raises is nacked (`Retry` says
+        when it comes again, `Reject` that it does not), unless the handler has settled it. Raises
+        what made the consumer fail.
 
         In the main thread of a program that does not handle SIGTERM by itself, one SIGTERM lets the
         handlers that run end, leaves the group and returns; a second one ends the process at once.

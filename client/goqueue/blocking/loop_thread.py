@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from goqueue.models.failures import Closed
@@ -29,19 +30,18 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; interrupting the wait cancels it and waits for its end. Raises
         Closed after `stop`, and in a forked child."""
-        if self._process not in (0, os.getpid()):
-            work.close()
-            raise Closed("the client is the parent's of this forked process: make another one")
         ended = threading.Event()
-        with self._lock:  # what is begun before a stop is ended by it, and nothing is begun after
-            loop = self._started(work)
-            future = asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
+        future = self._begin(work, ended)
         try:
             return future.result()
         except BaseException:
             if future.cancel():
                 ended.wait(CANCEL_S_MAX)
             raise
+
+    async def run_awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `run`, awaited on another loop; cancelling the wait cancels it."""
+        return await asyncio.wrap_future(self._begin(work, threading.Event()))
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
@@ -54,6 +54,14 @@ class LoopThread:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+    def _begin(self, work: Coroutine[Any, Any, T], ended: threading.Event) -> Future[T]:
+        if self._process not in (0, os.getpid()):
+            work.close()
+            raise Closed("the client is the parent's of this forked process: make another one")
+        with self._lock:  # what is begun before a stop is ended by it, and nothing is begun after
+            loop = self._started(work)
+            return asyncio.run_coroutine_threadsafe(_telling(work, ended), loop)
 
     def _started(self, work: Coroutine[Any, Any, object]) -> asyncio.AbstractEventLoop:
         if self._closed:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from goqueue.api.client import AsyncClient
+from goqueue.background import TaskSet, is_cancelled
 from goqueue.consume.deliveries import Workbench
 from goqueue.consume.fetcher import Claimant, Intake
 from goqueue.consume.membership import Listener, Listeners, MemberSession, Subscription
@@ -23,16 +24,15 @@ from goqueue.consume.sigterm import ending_by_sigterm
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
 from goqueue.models.options import ConsumerOptions, ConsumerSettings, check_options
+from goqueue.models.outcomes import Reject, Retry, failed
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms, visibility_s
-from goqueue.tasks import TaskSet, is_cancelled
 from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
 """How long closing waits for settles on their way."""
 DRAIN_S = 60.0
-REASON_MAX = 200
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +210,9 @@ class AsyncConsumer:
         stopped or closed; cancelling it gives back what was being handled. A handler that is not
         `async` must not block: a `Consumer` runs those in threads.
 
-        A message whose handler returns is acked, one whose handler raises is nacked, unless the
-        handler has settled it. Raises what made the consumer fail.
+        A message whose handler returns is acked, one whose handler raises is nacked (`Retry` says
+        when it comes again, `Reject` that it does not), unless the handler has settled it. Raises
+        what made the consumer fail.
 
         In the main thread of a program that does not handle SIGTERM by itself, one SIGTERM lets the
         handlers that run end, leaves the group and returns; a second one ends the process at once.
@@ -233,13 +234,17 @@ class AsyncConsumer:
         return await self._take(object(), None, is_handled=True)
 
     def finish(self, message: Received, error: BaseException | None = None) -> None:
-        """A handler has ended: its message is acked, nacked if it raised an error, given back if it
-        was cancelled; it stays as it is where the handler has settled it."""
+        """A handler has ended: its message is acked; nacked if it raised an error, or as `Retry`
+        and `Reject` say; given back if it was cancelled. It stays as it is where the handler has
+        settled it."""
         if error is None:
             self._bench.finish(message, "ack")
         elif isinstance(error, Exception):
-            log.warning("the handler failed on %s: %r", message.id, error)
-            self._bench.finish(message, "nack", f"{type(error).__name__}: {error}"[:REASON_MAX])
+            is_meant = isinstance(error, Retry | Reject)
+            level = logging.DEBUG if is_meant else logging.WARNING
+            log.log(level, "the handler failed on %s: %r", message.id, error)
+            ended = failed(error, message.attempt)
+            self._bench.finish(message, ended.action, ended.reason, ended.delay_s)
         else:
             self._bench.finish(message, "release")
 

@@ -170,11 +170,13 @@ class Workbench:
             raise result
         return result
 
-    def finish(self, message: Received, action: str, reason: str = "") -> None:
+    def finish(
+        self, message: Received, action: str, reason: str = "", delay_s: float | None = None
+    ) -> None:
         """A handler has ended: settle its message, unless it has done so itself."""
         work = self._in_work.get(message.receipt)
         if work is not None and not work.is_ending:
-            self._end(work, Settle(message.receipt, action, reason))
+            self._end(work, Settle(message.receipt, action, reason, delay_s))
 
     def _end(
         self, work: Work, settle: Settle, *, may_repeat: bool = False

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from goqueue.background import TaskSet
 from goqueue.consume.assignment import Holdings, State
 from goqueue.models.failures import is_final
 from goqueue.models.groups import MemberAnswer, TopicPartition
 from goqueue.models.times import Duration
-from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, UnknownGroup, UnknownMember
 
 if TYPE_CHECKING:

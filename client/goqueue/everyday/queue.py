@@ -25,6 +25,7 @@ from goqueue.everyday.targets import Target
 from goqueue.models.failures import Closed, Empty
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.options import Priority
+from goqueue.models.outcomes import failed
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, Time, duration_ms, visibility_s
 from goqueue.wire.errors import (
@@ -241,9 +242,9 @@ class Queue(Generic[T]):
 
     def stream(self, handler: Callable[[T], object], *, timeout: float | None = None) -> int:
         """Hand items to the handler, one by one: acked when it returns, and nacked with its error
-        when it raises. An item stays the handler's however long it takes. Returns how many were
-        acked once the queue is closed (what a handler has then comes again), or once nothing came
-        for `timeout` seconds."""
+        when it raises (or as `Retry` and `Reject` say). An item stays the handler's however long it
+        takes. Returns how many were acked once the queue is closed (what a handler has then comes
+        again), or once nothing came for `timeout` seconds."""
         done = 0
         with LeaseKeeper(self._lease_s()) as leases, suppress(Empty, Closed):
             while not self._is_closed:
@@ -380,7 +381,11 @@ class Queue(Generic[T]):
             with leases.kept(item.message):
                 handler(item.value)
         except Exception as error:  # noqa: BLE001 - told to the group, as why it failed
-            item.nack(reason=f"{type(error).__name__}: {error}")
+            ended = failed(error, item.message.attempt)
+            if ended.action == "reject":
+                item.message.reject(ended.reason)
+            else:
+                item.nack(ended.delay_s, ended.reason)
             return False
         item.ack()
         return True

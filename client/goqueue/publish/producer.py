@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Unpack
 
+from goqueue.background import TaskSet
 from goqueue.models.failures import Closed
 from goqueue.models.messages import ProducerIdentity, Published
 from goqueue.models.options import (
@@ -36,7 +37,6 @@ from goqueue.publish.outgoing import (
 )
 from goqueue.publish.round_robin import RoundRobin
 from goqueue.publish.sender import PartitionSender
-from goqueue.tasks import TaskSet
 from goqueue.transport.http import Transport
 from goqueue.transport.spans import SPANS
 from goqueue.wire.compression import Codec

@@ -13,11 +13,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from goqueue.background import TaskSet
 from goqueue.models.failures import Closed
 from goqueue.models.options import ProducerSettings
 from goqueue.publish.batches import Batch, Identity
 from goqueue.publish.request import BATCH, BatchResult, decode_results
-from goqueue.tasks import TaskSet
 from goqueue.transport.http import Transport, join
 from goqueue.transport.spans import SPANS
 from goqueue.wire.errors import GoQueueError, OutOfOrder, PayloadTooLarge, ServerError, Timeout

@@ -35,7 +35,8 @@ class Delayed(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A recurring publish; `state` is active or paused, `runs` counts what it has published."""
+    """A recurring publish of `value`; `state` is active or paused, `runs` counts what it has
+    published. Bytes that are no text are base64, as `value_encoding` says then."""
 
     name: str
     topic: str
@@ -48,6 +49,10 @@ class Schedule(msgspec.Struct, frozen=True):
     last_at: datetime | None = None
     runs: int = 0
     error: str | None = None
+    value: str = ""
+    value_encoding: str | None = None
+    headers: dict[str, str] | None = None
+    priority: str = "normal"
 
 
 class Schedules:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError
 
 ASK_AGAIN_S = 10.0

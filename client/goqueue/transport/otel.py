@@ -158,6 +158,8 @@ class OtelSpans:
 
 
 GROUP = "messaging.consumer.group.name"
+TASK = "goqueue-task"
+"""The header that names a message's task, of `goqueue.tasks`."""
 
 
 def _is_active() -> bool:
@@ -202,6 +204,9 @@ def _of_message(message: Message) -> Attributes:
     if group:
         found[GROUP] = group
         found["messaging.goqueue.attempt"] = attempt
+    for name, value in message.headers:
+        if name == TASK:
+            found["messaging.goqueue.task"] = value.decode(errors="replace")[:REASON_MAX]
     return found
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
 
+from goqueue.background import TaskSet
 from goqueue.models.messages import Message, Page
 from goqueue.models.times import Time, time_text
-from goqueue.tasks import TaskSet
 from goqueue.transport.channel import Answer
 from goqueue.transport.patience import Patience
 from goqueue.wire.batch import BATCH_MEDIA_TYPE, RecordBatch, resolve_ms

@@ -14,8 +14,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from goqueue.background import TaskSet
 from goqueue.models.failures import Closed
-from goqueue.tasks import TaskSet
 from goqueue.wire.errors import GoQueueError, Timeout
 
 SLOW_S = 0.1

@@ -14,7 +14,7 @@ import ssl
 
 import structlog
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from node.api.auth.hosts import bucket
 from node.http.budget.limits import HttpLimits
 from node.http.connections.protocol import Connection, FrontServer

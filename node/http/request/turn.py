@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 
 ITEMS_MAX = 1000
 BYTES_MAX = 1 << 20

@@ -19,7 +19,7 @@ from itertools import count
 
 from aiohttp import HttpVersion10, web
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import BadRequest, GoQueueError, ServerError
 from node.api.auth.access import Access, OnAccess
 from node.api.auth.keys import KeyBroker

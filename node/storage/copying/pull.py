@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from goqueue.tasks import ended
+from goqueue.background import ended
 from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.types import NodeId, PartitionId
 from log.copy.manifest import Manifest, Part, SegmentParts

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import Index, NodeId, PartitionId
 from log.copy.manifest import Manifest

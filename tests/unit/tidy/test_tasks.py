@@ -1,7 +1,7 @@
 """Tasks have an owner: none is created and left to itself.
 
-`goqueue.tasks.TaskSet` creates them, and asyncio's TaskGroup, which ends with its block. A function
-may begin tasks for itself by `ensure_future`, if it ends them before it returns.
+`goqueue.background.TaskSet` creates them, and asyncio's TaskGroup, which ends with its block. A
+function may begin tasks for itself by `ensure_future`, if it ends them before it returns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.tidy.test_tidy import ROOT, modules, parsed
 
-OWNER = ROOT / "client/goqueue/tasks.py"
+OWNER = ROOT / "client/goqueue/background.py"
 
 
 def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:

@@ -11,7 +11,15 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from goqueue import AsyncClient, AsyncConsumer, OutgoingMessage, Received, RetryPolicy
+from goqueue import (
+    AsyncClient,
+    AsyncConsumer,
+    OutgoingMessage,
+    Received,
+    Reject,
+    Retry,
+    RetryPolicy,
+)
 from goqueue.errors import (
     Closed,
     GroupActive,
@@ -145,8 +153,41 @@ async def test_a_handler_that_raises_gets_its_message_again_with_the_reason(
     async with AsyncConsumer(client, "billing", "orders") as consumer:
         await consumer.run(handle)
 
-    assert seen == [(1, ""), (2, "ValueError: not today")]
+    (first, second) = seen
+    assert first == (1, "")
+    assert second[1].startswith("ValueError: not today at test_consumer.py:")
+    assert second[1].endswith(" handle")
     assert await lag(client) == 0
+
+
+async def test_retry_and_reject_say_what_becomes_of_a_message(client: AsyncClient) -> None:
+    await client.put_group("billing", backoff="1h", max_attempts=9)
+    await client.publish("orders", "again", partition=0)
+    await client.publish("orders", "never", partition=1)
+    await client.publish("orders", "twice", partition=2)
+    done: list[tuple[str, int]] = []
+
+    def handle(message: Received) -> None:
+        done.append((message.text, message.attempt))
+        if message.text == "never":
+            raise Reject("no such account")
+        if message.attempt == 1 or message.text == "twice":
+            raise Retry("the bank is closed", delay="1ms", max_attempts=2)
+
+    async with AsyncConsumer(client, "billing", "orders") as consumer:
+        work = asyncio.ensure_future(consumer.run(handle))
+        await eventually(lambda: len(done) == 5)
+        consumer.stop()
+        await work
+
+    assert sorted(done) == [("again", 1), ("again", 2), ("never", 1), ("twice", 1), ("twice", 2)]
+    dead = [letter async for letter in client.dead_letters("billing", "orders")]
+    assert {(letter.text, letter.reason, letter.attempts) for letter in dead} == {
+        ("never", "no such account", 1),
+        ("twice", "the bank is closed", 2),
+    }
+    (retried,) = [event for event in await client.timeline("orders:0:0") if event.type == "NACKED"]
+    assert "the bank is closed" in retried.attributes.values()
 
 
 async def test_a_handler_may_settle_its_message_itself(client: AsyncClient) -> None:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import Unavailable
 
 

@@ -1,0 +1,80 @@
+"""The programs of the guide to tasks, and of the page for those who know other libraries, run as
+written: in one process, beside a worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+BESIDE = """
+import asyncio, runpy, sys, threading, time
+import pytest
+sys.path.insert(0, "")
+from goqueue.tasks import Worker
+from jobs import app
+
+loop, ready = asyncio.new_event_loop(), threading.Event()
+worker = Worker(app, ended=lambda _: None)
+thread = threading.Thread(target=lambda: loop.run_until_complete(worker.run_async(ready.set)))
+thread.start()
+assert ready.wait(60)
+for name in sys.argv[1:]:
+    print(f"-- {name}", flush=True)
+    if name.startswith("test_"):
+        pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", name])
+    else:
+        runpy.run_path(name, run_name="__main__")
+app.close()
+from goqueue import open
+with open("./jobs") as client:
+    while sum(client.lag("tasks", queue).total_lag for queue in ("tasks", "mail")):
+        time.sleep(0.01)
+loop.call_soon_threadsafe(worker.stop)
+thread.join()
+"""
+
+
+def programs(page: str) -> dict[str, str]:
+    found = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return dict(found)
+
+
+def run(words: list[str], folder: Path) -> str:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "client"), str(folder)])
+    ended = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_the_programs_do_what_the_pages_say(tmp_path: Path) -> None:
+    """All in one process: each begins with a second of imports."""
+    guide, beside = programs("docs/guides/tasks.md"), programs("docs/guides/coming-from-tasks.md")
+    assert list(beside) == ["welcome.py", "joined.py"]
+    for name, program in {**guide, **beside, "beside.py": BESIDE}.items():
+        (tmp_path / name).write_text(program)
+
+    out = run(["beside.py", *(name for name in (*guide, *beside) if name != "jobs.py")], tmp_path)
+
+    lines = out.splitlines()
+    assert lines[:2] == ["-- send.py", "resize 1.png 200"]
+    assert {"resize 2.png 400", "resize 3.png 200", "resize 4.png 50"} <= set(lines)
+    assert lines.count("welcome ada@example.org at attempt 2") == 2  # two pages
+    said = {part.split("\n", 1)[0]: part for part in out.split("-- ")}
+    assert "True True\nFalse\n" in said["once.py"]
+    assert "invoice-8.pdf\n" in said["results.py"]
+    assert "3\n" in said["results.py"]
+    assert "13\n19\n" in said["chains.py"]
+    assert "42\n" in said["awaiting.py"]
+    assert "3 passed" in said["test_jobs.py"]
+    assert "6\n13\n" in said["joined.py"]

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from coordinator.errors import SnapshotUnreadable
 from goqueue.background import TaskSet
@@ -23,11 +24,15 @@ from log.disk.files import Disk, OsDisk
 from log.store.directory import Store
 from node.assembly import NodeAssembly, assemble
 from node.config import open_listener
+from node.embedded.check import refuse_damage
 from node.embedded.settings import embedded_config
 from node.http.server.local import LocalAnswer
 from node.runtime.logger import get_logger
 from node.runtime.stored_level import OtherLevel, stored_levels
 from node.server import open_store
+
+if TYPE_CHECKING:
+    from node.embedded.reading import Reader
 
 READY_S = 30.0
 LOOK_S = 0.002
@@ -77,7 +82,8 @@ class Engine:
         returns. Once only.
 
         Raises GoQueueError: with the code `directory_locked` where another process has it,
-        `wal_damaged` where it is damaged, `other_version`; and OSError. Nothing is left open then.
+        `wal_damaged` or `directory_damaged` where it is damaged, `other_version`; and OSError.
+        Nothing is left open then.
         """
         self._thread.start()
         try:
@@ -172,6 +178,7 @@ class Engine:
         levels = stored_levels(self._disk, self.directory)
         self._store = store = open_store(config, disk=self._disk)
         try:
+            refuse_damage(self.directory, store, self._disk)
             open_listener.remember(config, self._disk)
             node = assemble(
                 config, store, on_failure=self._failed, levels=levels, on_outdated=self._outdated
@@ -182,8 +189,10 @@ class Engine:
         await node.services.start()
         try:
             async with asyncio.timeout(READY_S):
-                while not node.broker.node.ready().ready and self.failure is None:  # noqa: ASYNC110
+                while not node.broker.node.ready().ready and self.failure is None:
                     await asyncio.sleep(LOOK_S)
+                    refuse_damage(self.directory, store, self._disk)
+            refuse_damage(self.directory, store, self._disk)
             if self.failure is not None:
                 raise self.failure
         except BaseException as error:
@@ -255,8 +264,13 @@ class Engine:
         self._ending.set()
 
 
-def open_engine(directory: str) -> Engine:
-    """The engine over a directory, open. See `Engine.open`."""
+def open_engine(directory: str, *, read_only: bool = False) -> Engine | Reader:
+    """The engine over a directory, open: see `Engine.open`. Read-only, nothing is written or
+    locked: see `Reader.open`."""
+    if read_only:
+        from node.embedded.reading import open_reader  # it opens an engine itself
+
+        return open_reader(directory)
     engine = Engine(directory)
     engine.open()
     return engine

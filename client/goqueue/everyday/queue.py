@@ -21,7 +21,7 @@ from goqueue.blocking.received import BlockingReceived
 from goqueue.everyday.items import Item, Items, Unfit
 from goqueue.everyday.lease import LeaseKeeper
 from goqueue.everyday.opening import open
-from goqueue.everyday.targets import Target
+from goqueue.everyday.targets import Mode, Target
 from goqueue.models.failures import Closed, Empty
 from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.options import Priority
@@ -85,6 +85,7 @@ class Queue(Generic[T]):
         partitions: int = 1,
         keep: Duration | None = None,
         visibility: Duration | None = None,
+        mode: Mode = "rw",
     ) -> None:
         """Open a queue, and make it where it is missing.
 
@@ -92,19 +93,23 @@ class Queue(Generic[T]):
         `Items`; None takes bytes and str. Those who name the same `group` share the items. A new
         topic has so many `partitions`, and keeps all messages; with `keep` those of that time only,
         taken out or not. An item that is taken out is the taker's for `visibility`, the group's
-        setting (30 s) if not given. Raises what `goqueue.open` raises.
+        setting (30 s) if not given. With `mode="r"`, as of `goqueue.open`, the queue must be there,
+        and is only looked at. Raises what `goqueue.open` raises.
         """
         self._items: Items[T] = Items(type)
         self._visibility = visibility
         self._owns_client = not isinstance(target, Client)
-        self.client = target if isinstance(target, Client) else open(target)
+        self.client = target if isinstance(target, Client) else open(target, mode=mode)
         """For all that a queue has no method for."""
         self.topic = topic
         self.group = group
         self._taken = threading.local()
         self._is_closed = False
         try:
-            self._make(partitions, keep)
+            if mode == "r":
+                self.client.topic(topic)
+            else:
+                self._make(partitions, keep)
         except BaseException:
             self.close()
             raise
@@ -121,7 +126,7 @@ class Queue(Generic[T]):
         **options: Any,
     ) -> Queue[T]:
         """A queue that is not there yet; as `Queue`. Raises TopicExists where it is."""
-        with _Lent(target) as lent:
+        with _Lent(target, options.get("mode", "rw")) as lent:
             _create(lent.client, topic, partitions, keep)
             return lent.to(cls(lent.client, topic, type, **options))
 
@@ -134,7 +139,7 @@ class Queue(Generic[T]):
         **options: Any,
     ) -> Queue[T]:
         """A queue that is there already; as `Queue`. Raises UnknownTopic where it is not."""
-        with _Lent(target) as lent:
+        with _Lent(target, options.get("mode", "rw")) as lent:
             lent.client.topic(topic)
             return lent.to(cls(lent.client, topic, type, **options))
 
@@ -398,9 +403,9 @@ class Queue(Generic[T]):
 class _Lent:
     """A client for a queue to be made with: closed if that fails, else the queue's."""
 
-    def __init__(self, target: Target | Client) -> None:
+    def __init__(self, target: Target | Client, mode: Mode) -> None:
         self._is_own = not isinstance(target, Client)
-        self.client = target if isinstance(target, Client) else open(target)
+        self.client = target if isinstance(target, Client) else open(target, mode=mode)
 
     def to(self, queue: Queue[T]) -> Queue[T]:
         queue._owns_client, self._is_own = self._is_own, False

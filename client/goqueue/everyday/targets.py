@@ -7,14 +7,17 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from goqueue.api.options import ClientOptions
 from goqueue.local.directory import DirectoryChannel
+from goqueue.local.reading import ReadingChannel
 from goqueue.transport.channel import Channel
 from goqueue.transport.http import DEFAULT_SERVER, parse_servers
 from goqueue.wire.errors import BadRequest
 
+Mode = Literal["rw", "r"]
+"""`r`: nothing is written, and what would change something is an error."""
 Target = str | os.PathLike[str] | Sequence[str] | None
 SERVER = "GOQUEUE_SERVER"
 CONTEXTS = ("goqueue.contexts", "current")
@@ -22,13 +25,17 @@ CONTEXTS = ("goqueue.contexts", "current")
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+")
 
 
-def read_target(target: Target) -> tuple[list[str] | Channel, ClientOptions]:
+def read_target(target: Target, mode: Mode = "rw") -> tuple[list[str] | Channel, ClientOptions]:
     """Servers or a channel, and options that go with them if the caller names no others.
 
     Text with `http://` or `https://` names servers, several with commas between them, and so does a
-    list; other text is a directory. Raises BadRequest on what is neither, EngineMissing where a
-    directory can't be opened.
+    list; other text is a directory. Raises BadRequest on what is neither, and on a `mode` other
+    than `rw` with servers; EngineMissing where a directory can't be opened.
     """
+    if mode == "r":
+        return _for_reading(target), {}
+    if mode != "rw":
+        raise BadRequest(f"mode {mode!r} is not known: want 'rw', or 'r' to read only")
     if target is None:
         return _usual()
     if isinstance(target, os.PathLike):
@@ -43,6 +50,14 @@ def read_target(target: Target) -> tuple[list[str] | Channel, ClientOptions]:
     if _HOST_AND_PORT.fullmatch(target) and not os.path.isdir(target):
         raise BadRequest(f"is {target} a server? Its URL is http://{target}, a folder's ./{target}")
     return DirectoryChannel(Path(target).expanduser()), {}
+
+
+def _for_reading(target: Target) -> Channel:
+    """As `read_target`, of a directory. Raises BadRequest where it is none."""
+    servers, _ = read_target(target)
+    if isinstance(servers, DirectoryChannel):
+        return ReadingChannel(servers.directory)
+    raise BadRequest('mode="r" is for directories: of a server, a key may be for reading only')
 
 
 def _usual() -> tuple[list[str] | Channel, ClientOptions]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Protocol, cast
 
@@ -54,9 +55,44 @@ class Engine(Protocol):
         ...
 
 
+class ReadingEngine(Protocol):
+    """A directory as it was when it was opened for reading; methods may be called from any
+    thread."""
+
+    @property
+    def failure(self) -> GoQueueError | None:
+        """Why nothing can be read any more."""
+        ...
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nobody has written to the directory since it was opened."""
+        ...
+
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Future[EngineAnswer]:
+        """As `Engine.ask`. Raises ReadOnlyDirectory for a request that may change something."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the files. Idempotent."""
+        ...
+
+
 def find_engine() -> Callable[[str], Engine]:
     """What opens a directory. It raises GoQueueError, with the code `LOCKED` where another process
     has it open. Raises EngineMissing where none is installed."""
+    return cast(Callable[[str], Engine], _find())
+
+
+def find_reader() -> Callable[[str], ReadingEngine]:
+    """What opens a directory for reading; it locks nothing, and writes nothing. Raises
+    EngineMissing where none is installed."""
+    return partial(cast(Callable[..., ReadingEngine], _find()), read_only=True)
+
+
+def _find() -> Callable[..., object]:
     for found in entry_points(group=GROUP, name=NAME):
-        return cast(Callable[[str], Engine], found.load())
+        return cast(Callable[..., object], found.load())
     raise EngineMissing

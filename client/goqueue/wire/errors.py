@@ -131,6 +131,12 @@ class Forbidden(GoQueueError):
     code, http_status, text = "forbidden", 403, "not allowed"
 
 
+class ReadOnlyDirectory(Forbidden):
+    """What was asked for changes something, and the directory is open with `mode="r"`."""
+
+    code, text = "read_only_directory", 'the directory is open for reading only (mode="r")'
+
+
 class NotFound(GoQueueError):
     code, http_status, text = "not_found", 404, "not found"
 

@@ -204,28 +204,35 @@ QUEUE_FIELDS = [
 FILTER_FIELDS = ["reason", "key", "key_encoding", "from_time", "to_time", "headers", "ids"]
 
 
-@pytest.mark.parametrize("shape", shapes(), ids=repr)
+@pytest.mark.parametrize("target", QUEUE_BODIES)
 async def test_wrong_types_for_every_field_of_the_queue_never_break_the_front(
-    client, orders, shape
+    client, orders, target
 ):
-    await client("PUT", "/groups/workers")
-    for target, body in QUEUE_BODIES.items():
-        method, path = target.split()
-        bodies = [{**body, field: shape} for field in QUEUE_FIELDS]
+    """What a route does not know it refuses whatever stands there, so one shape is enough."""
+    method, path = target.split()
+    body = QUEUE_BODIES[target]
+
+    def shaped(shape):
+        yield from ({**body, field: shape} for field in QUEUE_FIELDS)
         if "settles" in body:
-            bodies += [{"settles": [{**body["settles"][0], f: shape}]} for f in QUEUE_FIELDS]
-            bodies += [{"settles": [shape, shape]}]
+            yield from ({"settles": [{**body["settles"][0], f: shape}]} for f in QUEUE_FIELDS)
+            yield {"settles": [shape, shape]}
         if "receipts" in body:
-            bodies += [{"receipts": [shape, "x"]}]
+            yield {"receipts": [shape, "x"]}
         if "offsets" in body:
-            bodies += [{"topic": "orders", "offsets": {"0": shape}}]
-            bodies += [{"topic": "orders", "offsets": {str(shape): 0}}]
+            yield {"topic": "orders", "offsets": {"0": shape}}
+            yield {"topic": "orders", "offsets": {str(shape): 0}}
         if "dlq" in path:
-            bodies += [{**body, "filter": {field: shape}} for field in FILTER_FIELDS]
+            yield from ({**body, "filter": {field: shape}} for field in FILTER_FIELDS)
+
+    await client("PUT", "/groups/workers")
+    for bodies in zip(*map(shaped, shapes()), strict=True):
         for sent in bodies:
             answer = await client(method, path, sent)
             assert answer.status < 500, (path, sent, answer.body)
             assert answer.json is not None
+            if answer.json.get("code") == "unknown_field":
+                break
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30, "%00", "0:0", "%F0%9F%92%A9", "1e3"])

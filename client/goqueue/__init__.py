@@ -8,10 +8,10 @@ batches, compresses and repeats safely; a `Consumer` or `AsyncConsumer` is a mem
 
 Names are imported when first used, so that `goqueue.wire` costs a broker nothing of the client.
 
-Rooms, each standing on those after it: `everyday` (one way in), `blocking`, `consume`, `api` (the
-asynchronous client), `admin` (its calls for operators), `queue`, `publish`, `archive` and `local`
-(directories), `transport`, `models`, `wire`. `errors` and `tracing` are faces for applications, as
-this module is; nothing inside imports them.
+Rooms, each standing on those after it: `tasks` (functions that workers call), `everyday` (one way
+in), `blocking`, `consume`, `api` (the asynchronous client), `admin` (its calls for operators),
+`queue`, `publish`, `archive` and `local` (directories), `transport`, `models`, `wire`. `errors` and
+`tracing` are faces for applications, as this module is; nothing inside imports them.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ MODULES = {
     "dev": ".local.dev",
     "serve": ".serve",
     "version": ".local.version",
+    "local": ".directory.command",
     "topic": ".topics.command",
     "group": ".groups.command",
     "dlq": ".groups.dlq",

@@ -234,7 +234,12 @@ def front_of(
         long_poll_s_max=http.long_poll_max_ms / 1000,
     )
     if config.embedded:
-        limits = replace(limits, connections_max=LOCAL_CONNECTIONS_MAX, quick_handover=False)
+        limits = replace(
+            limits,
+            connections_max=LOCAL_CONNECTIONS_MAX,
+            keeps_known=False,
+            quick_handover=False,
+        )
     return HttpFront(
         broker,
         host=http.host,

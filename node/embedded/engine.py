@@ -76,6 +76,7 @@ class Engine:
         self._asking: set[asyncio.Task[LocalAnswer]] = set()
         self._doors = TaskSet("goqueue.embedded", "accept_failed")
         self._listening: list[socket.socket] = []
+        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def open(self) -> None:
         """Lock the directory, made where it is missing, and recover what it holds; usable when this
@@ -85,13 +86,14 @@ class Engine:
         `wal_damaged` or `directory_damaged` where it is damaged, `other_version`; and OSError.
         Nothing is left open then.
         """
+        _OPEN.add(self)
         self._thread.start()
         try:
             self._opened.result()
         except BaseException:
             self._thread.join()
+            _OPEN.discard(self)
             raise
-        _OPEN.add(self)
 
     def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
@@ -123,21 +125,22 @@ class Engine:
     def close(self) -> None:
         """Answer what is under way, sync, and let go of the directory. Idempotent, and bounded:
         what can't be ended is left."""
-        _OPEN.discard(self)
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(self._ending.set)
         if self._thread.is_alive():
             self._thread.join()
+        _OPEN.discard(self)
 
     def forget(self) -> None:
         """In a forked child: let go of the lock and sockets that came along, which else would stay
         when the parent is gone. Nothing of the engine runs here."""
-        for listening in self._listening:
-            listening.close()
+        for inherited in [*self._listening, *self._accepted]:
+            inherited.close()
         if self._store is not None:
-            self._store.disown()
+            with suppress(OSError):  # it was being closed as the process forked
+                self._store.disown()
 
     # the thread
 
@@ -176,7 +179,8 @@ class Engine:
     async def _start(self) -> NodeAssembly:
         config = embedded_config(self.directory)
         levels = stored_levels(self._disk, self.directory)
-        self._store = store = open_store(config, disk=self._disk)
+        with _FORKS:
+            self._store = store = open_store(config, disk=self._disk)
         try:
             refuse_damage(self.directory, store, self._disk)
             open_listener.remember(config, self._disk)
@@ -246,6 +250,7 @@ class Engine:
             if not may_come(accepted):
                 accepted.close()
                 continue
+            self._accepted.add(accepted)
             with suppress(OSError):  # it is gone again
                 await self._node.front.admit(accepted)
 
@@ -279,11 +284,19 @@ def open_engine(directory: str, *, read_only: bool = False) -> Engine | Reader:
 _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+_FORKS = threading.Lock()
+"""Held while a directory's lock is taken: a fork in between waits, as nobody could say yet what the
+child has to let go of."""
+
+
 def _forked() -> None:
+    _FORKS.release()
     for engine in list(_OPEN):
         engine.forget()
     _OPEN.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(
+        before=_FORKS.acquire, after_in_parent=_FORKS.release, after_in_child=_forked
+    )

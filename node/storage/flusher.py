@@ -63,6 +63,8 @@ class Flusher:
         self._failed = False
         self._stopping = False
         self._gives_up = threading.Event()
+        self._threads_out: set[str] = set()
+        """Threads that are at work now; each adds and removes itself."""
         self._writer_ended = asyncio.Event()
         self.pace = DiskPace(time.monotonic)
         self.on_synced: Callable[[float], None] = lambda _took_s: None
@@ -105,6 +107,10 @@ class Flusher:
         if self._keeper is not None:
             self._keeper.shutdown(wait=False)
             self._keeper = None
+
+    def is_writing(self) -> bool:
+        """Whether a thread is still in a write or a sync, also after a `stop` that was given up."""
+        return bool(self._threads_out)
 
     async def keep(self, work: Callable[[], T]) -> T:
         """Run file work on the keeper thread, after what it has to do already."""
@@ -293,7 +299,7 @@ class Flusher:
     async def _run_checkpoint(self) -> None:
         job = None if self._failed or self._keeper is None else self._store.take_checkpoint()
         if job is not None:
-            error = await self.keep(lambda: _attempt(job.run))
+            error = await self.keep(lambda: self._noted(job.run))
             self._store.complete_checkpoint(job, error)
             if error is not None:
                 self._metrics.storage.fsync_errors.inc()
@@ -301,10 +307,18 @@ class Flusher:
         if not self._failed and self._keeper is not None and "checkpoint" not in self._timers:
             self._plan_checkpoint()
 
+    def _noted(self, work: Callable[[], object]) -> Exception | None:
+        """On the keeper thread."""
+        self._threads_out.add("keeper")
+        error = _attempt(work)
+        self._threads_out.discard("keeper")
+        return error
+
     # the writer thread
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         while (job := self._jobs.get()) is not None:
+            self._threads_out.add("writer")
             began = time.perf_counter()
             error = _attempt(job.sync)
             while isinstance(error, OSError) and is_full(error):
@@ -313,9 +327,12 @@ class Flusher:
                     break
                 error = _attempt(job.sync)
             took_s = time.perf_counter() - began
+            if loop.is_closed():
+                return  # it was waited for in vain: nobody hears of it, and nothing more is written
             loop.call_soon_threadsafe(self._synced, job, took_s, error)
             if error is None:
                 error = _attempt(job.spill)
+            self._threads_out.discard("writer")
             loop.call_soon_threadsafe(self._spilled, job, error)
         loop.call_soon_threadsafe(self._writer_ended.set)
 

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from urllib.parse import urlencode
 
-import aiohttp
-
 from goqueue.local import unix_socket
 from goqueue.local.engine import LOCKED, Engine, find_engine
 from goqueue.local.unix_socket import SocketPath
@@ -206,7 +204,7 @@ class _Others:
     def __init__(self, path: SocketPath) -> None:
         self._path = path
         self._channel = HttpChannel(
-            [URL], connector=lambda: aiohttp.UnixConnector(path.text, limit=CONNECTIONS_MAX)
+            [URL], connector=lambda: unix_socket.OwnUserConnector(path.text, limit=CONNECTIONS_MAX)
         )
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:

@@ -19,6 +19,9 @@ class HttpLimits:
     messages_max: int = 100_000
     """Messages in one JSON publish: what 16 MiB of small ones come to."""
     connections_max: int = 8192
+    keeps_known: bool = True
+    """Idle connections whose clients have shown that they may come in make no room for others. Of
+    processes on one directory they do: all are one user's."""
     connections_per_address_max: int = 4096
     """High, because an ingress is one address; an IPv6 /64 is one."""
     tls_handshake_s: float = 10.0

@@ -243,8 +243,9 @@ class HttpFront:
         except Exception:
             log.exception("request failed", extra={"request_id": request_id, "route": template})
             answer = error_answer(ServerError(), {"request_id": request_id})
+        # the client may come in: its connection makes no room for others
         if principal is not None or (answer.status < 400 and not self._authenticator.is_locked):
-            _known(request)
+            client_of(request).is_known = self._limits.keeps_known
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
         if self._authenticator.addresses.is_https(request):
@@ -274,11 +275,6 @@ class HttpFront:
             return web.Response(status=204, headers={"Allow": METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
-
-
-def _known(request: web.BaseRequest) -> None:
-    """The client may come in: its connection makes no room for others."""
-    client_of(request).is_known = True
 
 
 def _trace_id(traceparent: str) -> str:

@@ -16,6 +16,7 @@ from cli.output.terminal import shown
 MODULES = {
     "produce": ".produce.command",
     "consume": ".consume.command",
+    "tail": ".consume.tail",
     "ack": ".consume.settle",
     "nack": ".consume.settle",
     "reject": ".consume.settle",

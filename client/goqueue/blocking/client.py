@@ -113,6 +113,7 @@ class Client:
 
     read = blocking(AsyncClient.read)
     messages = in_batches(AsyncClient.messages, AsyncClient.runs, iter)
+    tail = in_batches(AsyncClient.tail, AsyncClient.tail_runs, iter)
     replay = in_batches(AsyncClient.replay, AsyncClient.replay_runs, iter)
     events = in_batches(AsyncClient.events, AsyncClient.events_pages, events_of)
     events_page = blocking(AsyncClient.events_page)

@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from aiohttp import HttpVersion10, web
@@ -39,6 +40,7 @@ from node.http.request.answers import finished
 from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.server.local import LocalAnswer, local_request, whole
 from node.http.server.routes import ROUTES
+from node.http.tail.stream import Tails
 from node.http.text.errors import encode_error, error_answer
 from node.http.text.router import Router, path_of
 
@@ -101,6 +103,7 @@ class HttpFront:
         self._shared.budgets = self.budgets
         self._shared.slices = Slices(quick=self._limits.quick_handover)
         self._shared.worker = Worker(quick=self._limits.quick_handover)
+        self._tails = self._shared.tails = Tails(broker.records, self.budgets, self._metrics)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
@@ -141,8 +144,9 @@ class HttpFront:
         self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
     def begin_stop(self) -> None:
-        """Fail readiness and end long polls; requests are still served."""
+        """Fail readiness, end long polls and tails; requests are still served."""
         self._shared.stopping.set()
+        self._tails.wake()
 
     async def stop(self) -> None:
         """Stop listening, let requests in progress finish within `drain_s`, close connections."""
@@ -155,6 +159,7 @@ class HttpFront:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
         await self._shared.turn.stop()
+        await self._tails.stop()
         self._listener = self._server = None
 
     async def admit(self, accepted: socket.socket) -> None:
@@ -233,6 +238,7 @@ class HttpFront:
                 template, operation = route.path, route.operation
                 principal = await self._authenticator.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
+                call.readmit = partial(self._authenticator.admit, request, operation, params)
                 call.stand_in_line()
                 answer = await finished(call, await route.handler(call))
         except GoQueueError as error:

@@ -148,8 +148,7 @@ class Store:
     # -- groups
 
     def partition_ids(self) -> list[PartitionId]:
-        """Every group that exists here, sorted; the same list while they are the same, not to be
-        changed."""
+        """Every group that exists here, sorted: one list, not to be changed, while they stay."""
         if self._sorted_ids is None:
             self._sorted_ids = sorted(self._logs)
         return self._sorted_ids

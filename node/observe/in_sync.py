@@ -10,7 +10,7 @@ from coordinator.cluster.state import ClusterState
 from coordinator.groups.holdings import short
 from goqueue.wire.types import PartitionId
 from node.partition.host import PartitionHost
-from node.replicas.looks import Looks
+from node.runtime.looks import Looks
 
 
 class Kept(Protocol):

@@ -10,8 +10,8 @@ from typing import Any
 
 from node.partition.host import PartitionHost
 from node.partition.reading.segment_follower import SegmentFollower
-from node.replicas.looks import Looks
 from node.runtime.logger import get_logger
+from node.runtime.looks import Looks
 from node.runtime.periodic import Periodic
 
 STEPS = 4

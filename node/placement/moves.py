@@ -27,11 +27,11 @@ from node.partition.host import PartitionHost
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
 from node.placement.views import TURN
-from node.replicas.looks import Looks
 from node.rpc import moves as move_rpc
 from node.rpc import partitions as rpc
 from node.rpc.moves import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, SeenRow, ToldRequest
 from node.runtime.logger import get_logger
+from node.runtime.looks import Looks
 from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25

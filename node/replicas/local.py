@@ -22,8 +22,8 @@ from log.errors import LogError, StoreFailed
 from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.partition.host import NodeParts, PartitionHost, PartitionSettings
-from node.replicas.looks import SHARE, Looks
 from node.runtime.logger import get_logger
+from node.runtime.looks import SHARE, Looks
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.interfaces import StateMachine

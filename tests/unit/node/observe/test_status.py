@@ -12,7 +12,7 @@ from goqueue.wire.types import Incarnation, NodeId, PartitionId, TopicId, Voter
 from node.metrics import Metrics
 from node.observe.replay_watch import STALLED_S, ReplayWatch
 from node.observe.status import LAGGING, UNDER_REPLICATED, NodeStatus
-from node.replicas.looks import Looks
+from node.runtime.looks import Looks
 from node.runtime.loop_lag import LoopLag
 
 GROUP = PartitionId(TopicId(1, 7), 0)

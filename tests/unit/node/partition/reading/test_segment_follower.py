@@ -29,7 +29,7 @@ from node.partition.indexer import Indexer
 from node.partition.reading import segment_follower
 from node.partition.reading.message_entry_index import IndexBehind
 from node.partition.reading.search_hashes import PartitionHashes
-from node.replicas.looks import Looks
+from node.runtime.looks import Looks
 
 SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=2000)
 COUNT = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.wire.types import PartitionId, TopicId
-from node.replicas.looks import Looks
+from node.runtime.looks import Looks
 
 
 @dataclass(eq=False)

@@ -213,6 +213,7 @@ class _Groups:
             make=partition_hosts(settings, parts),
             pending_bytes=lambda: parts.budget.used,
         )
+        base.raft.on_roused = self.replicas.roused
         self.reconciler = Reconciler(cluster, self.replicas)
         self.topology = Topology(
             node,
@@ -243,7 +244,12 @@ class _Groups:
         self.partitions = PartitionService(node, self.replicas, base.link)
         moving = self._moving_partitions(base)
         self.moves = ReplicaMoves(
-            self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
+            self.cluster,
+            moving,
+            self.replicas.looks(),
+            self.forwarder,
+            base.link,
+            base.metrics,
         )
         self.orphans = OrphanReplicas(base.me, self.replicas, lambda: cluster.state, moving.ask)
         self._base = base
@@ -386,7 +392,7 @@ def assemble(
             ("copies", groups.copies),
             ("repair", groups.repair),
             ("upkeep", groups.maintenance),
-            *indexers(replicas.all, enabled=base.config.timelines.enabled),
+            *indexers(replicas.looks, enabled=base.config.timelines.enabled),
             ("yielding", LeadershipShedder(node, base.disks, groups.maintenance.led)),
             ("errands", background_tasks),
             ("replica_moves", groups.moves),
@@ -427,7 +433,7 @@ def _pod(
 
 def _figures(base: _Base, groups: _Groups, front: HttpFront, parts: QueueParts) -> NodeFigures:
     node, status, metrics, taking_part = base.me.node, base.status, base.metrics, parts.taking_part
-    is_short = status.is_under_replicated
+    is_short = status.in_sync.is_under_replicated
     return NodeFigures(
         ClusterFigures(node, groups.cluster, groups.replicas, groups.topology, base.store, metrics),
         ReplicaFigures(node, groups.replicas, metrics, is_short, taking_part.groups_in),

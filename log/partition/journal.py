@@ -37,6 +37,7 @@ class Journal(Protocol[G_contra]):
     written_lsn: Lsn
     spilled_lsn: Lsn
     damaged_entries: int
+    damaged_ids: set[PartitionId]
     read_only: bool
     failed: Exception | None
     on_damaged: Callable[[PartitionId], None]

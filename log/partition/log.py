@@ -51,7 +51,7 @@ class PartitionLog:
         self.first_index = Index(1)
         self.trim_index = Index(1)
         self.created_lsn = self.installed_lsn = Lsn(0)
-        self.damaged: tuple[Index, Index] | None = None
+        self._damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
         self._relaxed = self._cut_at_damage = False
         self._store, self._disk = store, disk
@@ -76,6 +76,17 @@ class PartitionLog:
     def last_term(self) -> Term:
         """The newest entry's term, 0 in an empty log that never held one."""
         return self.term_at(self.last_index) or Term(0)
+
+    @property
+    def damaged(self) -> tuple[Index, Index] | None:
+        """The first and the last acknowledged entry that can't be read."""
+        return self._damaged
+
+    @damaged.setter
+    def damaged(self, damaged: tuple[Index, Index] | None) -> None:
+        self._damaged = damaged
+        ids = self._store.damaged_ids
+        (ids.discard if damaged is None else ids.add)(self.id)
 
     @property
     def quarantined(self) -> bool:

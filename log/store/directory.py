@@ -69,7 +69,10 @@ class Store:
         self._files = Descriptors(disk, *limits, write=not read_only)
         self._space = Space(disk, root, config)
         self._spiller = Spiller(self._space)
+        self.damaged_ids: set[PartitionId] = set()
+        """Groups of which acknowledged entries can't be read."""
         self._logs: dict[PartitionId, PartitionLog] = {}
+        self._sorted_ids: list[PartitionId] | None = None
         self._state = WalState()
         self._writer: WalWriter | None = None
         self._lock = -1
@@ -145,8 +148,10 @@ class Store:
     # -- groups
 
     def partition_ids(self) -> list[PartitionId]:
-        """Every group that exists here, sorted."""
-        return sorted(self._logs)
+        """Every group that exists here, sorted: one list, not to be changed, while they stay."""
+        if self._sorted_ids is None:
+            self._sorted_ids = sorted(self._logs)
+        return self._sorted_ids
 
     def partition_log(self, partition_id: PartitionId) -> PartitionLog:
         """An existing group's log. Raises KeyError."""
@@ -166,6 +171,7 @@ class Store:
         log = self._partition_log(partition_id, segments)
         log.created_lsn = self.record(RecordKind.CREATE, log, (), 0)
         self._logs[partition_id] = log
+        self._sorted_ids = None
         self.dirty()
         return log
 
@@ -174,6 +180,8 @@ class Store:
         log = self._logs[partition_id]
         self.record(RecordKind.REMOVE, log, (), 0)
         del self._logs[partition_id]
+        self._sorted_ids = None
+        self.damaged_ids.discard(partition_id)
         if self._checkpoints is not None:
             self._checkpoints.forget(log)
         self.spill_later(log, None)

@@ -46,14 +46,15 @@ def test_the_first_example_needs_no_server(tmp_path: Path) -> None:
     [
         (0, "resize 1.png 1\nQueueStats(size=3, ready=0, in_flight=0, waiting=2, delayed=1,"),
         (1, "a\nb\n2 done\n"),
-        (2, "800\n"),
-        (3, "['PUBLISHED', "),
-        (4, ""),
+        (2, ""),
+        (3, "800\n"),
+        (4, "['PUBLISHED', "),
+        (5, ""),
     ],
 )
 def test_the_guides_programs_do_what_it_says(number: int, said: str, tmp_path: Path) -> None:
     found = programs("docs/guides/directory.md")
-    assert len(found) == 5
+    assert len(found) == 6
     program = found[number]
     if SERVER not in program:
         assert run(program, tmp_path).startswith(said)

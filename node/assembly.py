@@ -131,6 +131,7 @@ class _Base:
             self.metrics,
             checkpoint_interval_s=config.storage.checkpoint_interval_ms / 1000,
             on_failure=on_failure,
+            on_loop=config.embedded,
         )
         self.peer_certificates = peer_certificates(config, self.metrics)
         self.budgets = Budgets()

@@ -141,6 +141,7 @@ def raft_config(config: NodeConfig) -> RaftConfig:
         election_max_s=config.raft.election_max_ms / 1000,
         quorum_s=config.raft.election_min_ms / 1000,
         snapshot_entries=config.storage.snapshot_entries,
+        relaxed_alone=config.embedded,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.background import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
+from log.errors import StoreFailed
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig
 from node.metrics import Metrics
@@ -201,11 +202,12 @@ class Maintenance:
         began_s = loop.time()
         self._unstored.discard(id)
         try:
+            await self._flusher.sync()  # of relaxed entries, too: it must not outlive them
             size = await self._flusher.keep(work.run)
             storage.snapshots_created.labels(kind).inc()
             storage.snapshot_size_bytes.labels(kind).set(size)
             storage.snapshot_latency.labels(kind).observe(loop.time() - began_s)
-        except OSError as error:  # the log still has what it would have held
+        except (OSError, StoreFailed) as error:  # the log still has what it would have held
             self._unstored.add(id)
             now = asyncio.get_running_loop().time()
             if now >= self._quiet_until_s:

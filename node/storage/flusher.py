@@ -2,9 +2,13 @@
 
 The writer thread writes and syncs one block of the write-ahead log at a time, for everything that
 waits, and then appends the same frames to the segments. The keeper thread syncs segments, writes
-checkpoints and stores state snapshots. The first failed sync ends the node: a second one would
-report success over lost data. A full disk does not: what it has no room for is written again until
-there is some, and nothing is acknowledged meanwhile.
+checkpoints and stores state snapshots. A node in a program's own process has no other nodes and
+clients that its loop must not keep waiting: there the loop itself writes and syncs, as handing a
+block to a thread and back costs more than most syncs.
+
+The first failed sync ends the node: a second one would report success over lost data. A full disk
+does not: what it has no room for is written again until there is some, and nothing is acknowledged
+meanwhile.
 """
 
 from __future__ import annotations
@@ -44,7 +48,11 @@ class Flusher:
         *,
         checkpoint_interval_s: float,
         on_failure: Callable[[Exception], None],
+        on_loop: bool = False,
     ) -> None:
+        """`on_loop`: blocks are written and synced by the loop's thread; the writer has only those
+        that a full disk has refused."""
+        self._on_loop = on_loop
         self._store = store
         self._metrics = metrics
         self._checkpoint_interval_s = checkpoint_interval_s
@@ -165,7 +173,25 @@ class Flusher:
             self._in_flight += 1
             if job.synced:
                 self.pace.begun()
+            if self._on_loop:
+                self._write_here(job)
+            else:
+                self._jobs.put(job)
+
+    def _write_here(self, job: FlushJob) -> None:
+        """Answers do not wait for segments: they are written after all that the sync brings
+        about, in the order of the jobs."""
+        assert self._loop is not None
+        began = time.perf_counter()
+        error = _attempt(job.sync)
+        if isinstance(error, OSError) and is_full(error):
             self._jobs.put(job)
+            return
+        self._synced(job, time.perf_counter() - began, error)
+        self._loop.call_soon(self._spill_here, job, error)
+
+    def _spill_here(self, job: FlushJob, error: Exception | None) -> None:
+        self._spilled(job, error or _attempt(job.spill))
 
     def _stalled(self, job: FlushJob, error: OSError) -> None:
         self._metrics.storage.fsync_errors.inc()

@@ -92,7 +92,8 @@ def around() -> dict[str, str]:
 
 def owner(jobs: Path) -> int:
     """The process that has the directory's lock; 0 for none."""
-    found = re.match(r"pid (\d+)", (jobs / "LOCK").read_text() if jobs.exists() else "")
+    lock = jobs / "LOCK"
+    found = re.match(r"pid (\d+)", lock.read_text() if lock.exists() else "")
     return int(found[1]) if found else 0
 
 

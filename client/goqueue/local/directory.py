@@ -54,6 +54,15 @@ class DirectoryChannel:
         """On its way, also where who began it has given up."""
         self._failure: GoQueueError | None = None
 
+    @property
+    def engine(self) -> Engine | None:
+        """What has the directory open in this process, for who may ask it without a request; None
+        where that is another process, or nothing does any more. Any thread."""
+        place = self._place
+        if place is None or place.is_over or self._process != os.getpid():
+            return None
+        return place.engine
+
     async def connect(self) -> None:
         """Raises what `goqueue.open` does."""
         await self._placed(time.monotonic() + OPEN_S)
@@ -176,7 +185,7 @@ class _Own:
     """The directory is open in this process, and others are served."""
 
     def __init__(self, engine: Engine, directory: str) -> None:
-        self._engine = engine
+        self.engine = engine
         self._directory = directory
         self._served: _Others | None = None
         """This process as one of the others: what has no end is asked for over the socket."""
@@ -187,17 +196,17 @@ class _Own:
 
     @property
     def is_over(self) -> bool:
-        return self._engine.failure is not None
+        return self.engine.failure is not None
 
     @property
     def failure(self) -> GoQueueError | None:
-        return self._engine.failure
+        return self.engine.failure
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:
         target = request.path
         if request.params:
             target += f"?{urlencode(request.params)}"
-        told = self._engine.ask(request.method, target, request.headers, request.body or b"")
+        told = self.engine.ask(request.method, target, request.headers, request.body or b"")
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await asyncio.wrap_future(told)
@@ -221,12 +230,13 @@ class _Own:
             await self._served.close()
         if not self.is_over:  # else another process may be the owner by now
             unix_socket.remove(self._directory)
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self.engine.close)
 
 
 class _Others:
     """Another process has the directory open: it is asked over its socket."""
 
+    engine = None
     is_over = False
     failure = None
 

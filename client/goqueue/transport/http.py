@@ -98,6 +98,11 @@ class Transport:
         """The one that is asked next."""
         return self.servers[self._at]
 
+    @property
+    def channel(self) -> Channel:
+        """What carries its requests."""
+        return self._channel
+
     async def connect(self) -> None:
         """Open what can tell now that it can't be opened: a directory. Raises GoQueueError."""
         await self._channel.connect()

@@ -106,6 +106,11 @@ class Flusher:
             self._keeper.shutdown(wait=False)
             self._keeper = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether its threads have work."""
+        return self._is_out or self._in_flight > 0
+
     async def keep(self, work: Callable[[], T]) -> T:
         """Run file work on the keeper thread, after what it has to do already."""
         assert self._loop is not None

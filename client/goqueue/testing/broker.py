@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Unpack
@@ -18,7 +17,7 @@ from goqueue.models.queued import DeadLetter
 from goqueue.models.times import Duration, Time, duration_ms, moment_ms
 from goqueue.testing.channel import MemoryChannel
 from goqueue.testing.checks import Checks
-from goqueue.testing.engine import OpenEngine, VirtualEngine, find_engine
+from goqueue.testing.engine import VirtualEngine, find_engine
 from goqueue.testing.listener import Listener
 from goqueue.testing.traffic import Fault, Traffic, What
 from goqueue.wire.errors import BadRequest, GoQueueError, Unavailable
@@ -81,6 +80,8 @@ class Broker:
         self._traffic: Traffic | None = None
         self._listener: Listener | None = None
         self._checks: Checks | None = None
+        self._helper: ThreadPoolExecutor | None = None
+        """Opens spares, and closes what was reset."""
         self._clients: list[Client] = []
         self._channels = 0
         self.clock = Clock(self)
@@ -101,6 +102,7 @@ class Broker:
         """Usable when it returns. Raises EngineMissing where the server is not installed."""
         if self._engine is None:
             self._engine = find_engine()(self._now_ms, self._seed)
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="goqueue-spare")
             self._traffic = Traffic(self._engine)
             self._checks = Checks(lambda *asked: self.engine.ask(*asked))
             self._prepare()
@@ -116,6 +118,8 @@ class Broker:
             self._spare.result().close()
         if self._engine is not None:
             self._engine.close()
+        if self._helper is not None:
+            self._helper.shutdown()
         self._engine = self._traffic = self._listener = self._checks = self._spare = None
 
     def reset(self, *, now: Time | None = None) -> None:
@@ -131,11 +135,12 @@ class Broker:
             self._engine = find_engine()(now_ms, self._seed)
         traffic.turn_to(self._engine)
         self._channels = 0
-        _in_background(old.close)
         if spare is not None and now_ms != self._now_ms:
             self._spare = spare
         else:
             self._prepare()
+        assert self._helper is not None
+        self._helper.submit(old.close)
 
     # how it is asked
 
@@ -274,22 +279,5 @@ class Broker:
         return MemoryChannel(self._open_traffic.ask, self._seed + self._channels)
 
     def _prepare(self) -> None:
-        if self._keeps_spare:
-            self._spare = _opened(find_engine(), self._now_ms, self._seed)
-
-
-def _opened(open_engine: OpenEngine, now_ms: int, seed: int) -> Future[VirtualEngine]:
-    opening: Future[VirtualEngine] = Future()
-
-    def run() -> None:
-        try:
-            opening.set_result(open_engine(now_ms, seed))
-        except BaseException as error:  # noqa: BLE001 - told to who resets
-            opening.set_exception(error)
-
-    threading.Thread(target=run, name="goqueue-spare", daemon=True).start()
-    return opening
-
-
-def _in_background(work: object) -> None:
-    threading.Thread(target=work, name="goqueue-closing", daemon=True).start()  # type: ignore[arg-type]
+        if self._keeps_spare and self._helper is not None:
+            self._spare = self._helper.submit(find_engine(), self._now_ms, self._seed)

@@ -258,14 +258,7 @@ class _Groups:
         self.repair = self._repair(base)
         self.partitions = PartitionService(node, self.replicas, base.link)
         moving = self._moving_partitions(base)
-        self.moves = ReplicaMoves(
-            self.cluster,
-            moving,
-            self.replicas.looks(),
-            self.forwarder,
-            base.link,
-            base.metrics,
-        )
+        self.moves = self._moves(base, moving)
         self.orphans = OrphanReplicas(base.me, self.replicas, lambda: cluster.state, moving.ask)
         self._base = base
 
@@ -315,6 +308,17 @@ class _Groups:
             base.metrics,
             base.me,
             self.copies.source.left_bytes,
+        )
+
+    def _moves(self, base: _Base, moving: MovingPartitions) -> ReplicaMoves:
+        """What moves replicas where the cluster's state wants them."""
+        return ReplicaMoves(
+            self.cluster,
+            moving,
+            self.replicas.looks(),
+            self.forwarder,
+            base.link,
+            base.metrics,
         )
 
     def _changed(self) -> None:

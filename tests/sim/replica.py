@@ -131,6 +131,10 @@ class Replica:
         return self.raft.is_ready_leader
 
     @property
+    def rests(self) -> bool:
+        return self.raft.rests and self.raft.applied_index == self.log.last_index
+
+    @property
     def is_replaying(self) -> bool:
         return self.raft.applied_index < min(self._found_index, self.log.last_index)
 

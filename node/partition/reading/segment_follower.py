@@ -105,9 +105,9 @@ class SegmentFollower(ABC, Generic[F, R]):
 
     @property
     def sees_all(self) -> bool:
-        """Whether all that the log holds is applied and in segments: more will be there only once
-        something is appended."""
-        return self._position()[:2] == (self._log.last_index, self._log.last_index)
+        """Whether all that the log holds is in segments: more will be there only once something is
+        appended, or applied."""
+        return self._log.spilled_index == self._log.last_index
 
     @property
     def is_due(self) -> bool:

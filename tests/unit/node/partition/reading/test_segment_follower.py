@@ -248,3 +248,19 @@ def _indexer(*partitions: LoggedPartition, enabled: bool = True) -> Indexer:
     hosts = [cast(PartitionHost, partition) for partition in partitions]
     looks = cast(Looks[PartitionHost], SimpleNamespace(take=lambda: hosts, again=lambda _host: 0))
     return Indexer("timelines", looks, lambda host: host.message_entries, enabled=enabled)
+
+
+async def test_what_is_followed_whole_is_looked_at_no_more_before_it_is_roused(
+    partition: LoggedPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_follower, "DUE_S", 0.0)
+    monkeypatch.setattr("node.partition.indexer.REST", 0.0)
+    partition.rests = True  # type: ignore[attr-defined]
+    looks = Looks[PartitionHost](lambda: [cast(PartitionHost, partition)])
+    indexer = Indexer("timelines", looks, lambda host: host.message_entries)
+    while not await indexer.round():
+        pass
+    await indexer.round()
+
+    assert partition.message_entries.is_current
+    assert looks.take() == []

@@ -125,15 +125,17 @@ class Report:
     def write_section(
         self, section: str, intro: str, path: Path, command: str, seconds: float
     ) -> None:
-        """One section behind those of `write`, which leaves it there: for what is measured by a
-        command of its own."""
+        """One section behind those of `write`, which leaves it there, as it leaves others of its
+        kind: for what is measured by a command of its own."""
         busy = f" The machine was busy with other work: load {self.load:.1f}."
         told = f"Measured {machine()}, in {seconds:.0f} s by `{command}`."
         told += busy if self.load > BUSY_LOAD else ""
-        before, _, _ = _halves(path)
-        table = _table(self.sections[section])
-        text = f"{before}{OTHERS}\n## {section}\n\n{intro}\n\n{told}\n\n{table}"
-        path.write_text(text, encoding="utf-8")
+        before, _, others = _halves(path)
+        kept = [part.strip("\n") for part in f"\n{others}".split("\n## ")[1:]]
+        kept = [part for part in kept if part.partition("\n")[0] != section]
+        kept.append(f"{section}\n\n{intro}\n\n{told}\n\n{_table(self.sections[section])}".strip())
+        text = "".join(f"\n## {part}\n" for part in kept)
+        path.write_text(f"{before}{OTHERS}{text}", encoding="utf-8")
 
 
 def _table(rows: list[Row]) -> str:

@@ -16,6 +16,7 @@ from cli.output.terminal import shown
 MODULES = {
     "produce": ".produce.command",
     "consume": ".consume.command",
+    "tail": ".consume.tail",
     "ack": ".consume.settle",
     "nack": ".consume.settle",
     "reject": ".consume.settle",
@@ -24,6 +25,7 @@ MODULES = {
     "dev": ".local.dev",
     "serve": ".serve",
     "version": ".local.version",
+    "local": ".directory.command",
     "topic": ".topics.command",
     "group": ".groups.command",
     "dlq": ".groups.dlq",

@@ -19,6 +19,9 @@ class StorageConfig:
     """Idle time before the last block is sealed: a later bit flip in it is damage, not a tear."""
     relaxed_sync_ms: int = 50
     """Longest time that appends of relaxed groups stay unsynced which don't say it themselves."""
+    relaxed_sync_bytes: int = 8 << 20
+    """Most of the write-ahead log that may be unsynced: a write that goes beyond is synced at once.
+    What a power cut can take is bounded by bytes, too."""
     segment_bytes: int = 64 << 20
     """A segment is rolled before an entry would take it past this size."""
     segment_time_ms: int = 24 * 3600 * 1000

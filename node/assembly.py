@@ -131,6 +131,7 @@ class _Base:
             self.metrics,
             checkpoint_interval_s=config.storage.checkpoint_interval_ms / 1000,
             on_failure=on_failure,
+            on_loop=config.embedded,
         )
         self.peer_certificates = peer_certificates(config, self.metrics)
         self.budgets = Budgets()
@@ -213,6 +214,7 @@ class _Groups:
             make=partition_hosts(settings, parts),
             pending_bytes=lambda: parts.budget.used,
         )
+        base.raft.on_roused = self.replicas.roused
         self.reconciler = Reconciler(cluster, self.replicas)
         self.topology = Topology(
             node,
@@ -243,7 +245,12 @@ class _Groups:
         self.partitions = PartitionService(node, self.replicas, base.link)
         moving = self._moving_partitions(base)
         self.moves = ReplicaMoves(
-            self.cluster, moving, self.replicas.led, self.forwarder, base.link, base.metrics
+            self.cluster,
+            moving,
+            self.replicas.looks(),
+            self.forwarder,
+            base.link,
+            base.metrics,
         )
         self.orphans = OrphanReplicas(base.me, self.replicas, lambda: cluster.state, moving.ask)
         self._base = base
@@ -372,7 +379,7 @@ def assemble(
     pod = _pod(base, groups, broker, begin_anew)
     services = ServiceStack(
         [
-            ("store", StoreService(store, base.workers)),
+            ("store", StoreService(store, base.workers, base.flusher.is_writing)),
             ("flusher", base.flusher),
             ("loop_lag", lag),
             ("space", base.space),
@@ -386,7 +393,7 @@ def assemble(
             ("copies", groups.copies),
             ("repair", groups.repair),
             ("upkeep", groups.maintenance),
-            *indexers(replicas.all, enabled=base.config.timelines.enabled),
+            *indexers(replicas.looks, enabled=base.config.timelines.enabled),
             ("yielding", LeadershipShedder(node, base.disks, groups.maintenance.led)),
             ("errands", background_tasks),
             ("replica_moves", groups.moves),
@@ -427,7 +434,7 @@ def _pod(
 
 def _figures(base: _Base, groups: _Groups, front: HttpFront, parts: QueueParts) -> NodeFigures:
     node, status, metrics, taking_part = base.me.node, base.status, base.metrics, parts.taking_part
-    is_short = status.is_under_replicated
+    is_short = status.in_sync.is_under_replicated
     return NodeFigures(
         ClusterFigures(node, groups.cluster, groups.replicas, groups.topology, base.store, metrics),
         ReplicaFigures(node, groups.replicas, metrics, is_short, taking_part.groups_in),

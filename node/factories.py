@@ -141,6 +141,7 @@ def raft_config(config: NodeConfig) -> RaftConfig:
         election_max_s=config.raft.election_max_ms / 1000,
         quorum_s=config.raft.election_min_ms / 1000,
         snapshot_entries=config.storage.snapshot_entries,
+        relaxed_alone=config.embedded,
     )
 
 
@@ -234,7 +235,12 @@ def front_of(
         long_poll_s_max=http.long_poll_max_ms / 1000,
     )
     if config.embedded:
-        limits = replace(limits, connections_max=LOCAL_CONNECTIONS_MAX, quick_handover=False)
+        limits = replace(
+            limits,
+            connections_max=LOCAL_CONNECTIONS_MAX,
+            keeps_known=False,
+            quick_handover=False,
+        )
     return HttpFront(
         broker,
         host=http.host,

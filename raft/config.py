@@ -33,6 +33,9 @@ class RaftConfig:
     """Unacknowledged bytes per follower and group."""
     peer_window_bytes: int = 32 * MIB
     """The same over all groups: half of what the link holds before it calls a peer stuck."""
+    relaxed_alone: bool = False
+    """A replica that is its group's only one counts entries that were proposed as relaxed once they
+    are written: only where a power cut ends all who were told of them, as in one process."""
     apply_slice_s: float = 0.002
     """Applying yields to the loop after this."""
     apply_entries: int = 256

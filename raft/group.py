@@ -229,9 +229,13 @@ class RaftGroup:
         base_offset: int = 0,
         record_count: int = 0,
         time_ms: int | None = None,
+        relaxed: bool = False,
         callback: Proposed,
     ) -> Index:
         """Appends an entry now, in call order; its index. The callback fires exactly once.
+
+        With `relaxed` it may be lost in a power cut, until the next sync, if this replica is alone
+        and `RaftConfig.relaxed_alone` allows it.
 
         It never fires during this call. Raises NotLeader unless `is_ready_leader`, StoreFailed, or
         ValueError for a body that is too large; nothing was appended then.
@@ -243,6 +247,7 @@ class RaftGroup:
                 base_offset=base_offset,
                 record_count=record_count,
                 time_ms=time_ms,
+                relaxed=relaxed,
                 callback=callback,
             )
         except LogError as error:

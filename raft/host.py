@@ -32,7 +32,8 @@ class RaftHost:
     `on_failed(raft_group, error)` is called when a replica has stopped itself;
     `on_snapshot_due(raft_group)` when enough was applied that `apply.take_snapshot()` is worth
     running; `on_configured(raft_group)` when another configuration is in force, or the one in force
-    has committed. `copies_to_learners(raft_group)` says whether learners that hold nothing begin
+    has committed; `on_roused(id)` when a group rests no more, before anything of it changes.
+    `copies_to_learners(raft_group)` says whether learners that hold nothing begin
     with a copy that the node makes; they are `behind` until they have it, and are sent what
     follows.
     """
@@ -49,6 +50,7 @@ class RaftHost:
         self.on_failed: Callable[[RaftGroup, Exception], None] | None = None
         self.on_snapshot_due: Callable[[RaftGroup], None] | None = None
         self.on_configured: Callable[[RaftGroup], None] | None = None
+        self.on_roused: Callable[[PartitionId], None] | None = None
         self.copies_to_learners: Callable[[RaftGroup], bool] | None = None
         self._environment = environment
         self._me = environment.me
@@ -178,6 +180,10 @@ class RaftHost:
     def raft_groups(self) -> list[RaftGroup]:
         """All running replicas, in the order they were started."""
         return [handle.raft_group for handle in self._handles.values()]
+
+    def leading(self) -> list[RaftGroup]:
+        """The groups that are led here, and do not rest."""
+        return [handle.raft_group for handle in self._leading]
 
     # -- events from outside
 
@@ -470,9 +476,11 @@ class GroupHandle:
     def last_index(self) -> int:
         return self.raft_group.state.log.last_index
 
-    def lead_again(self) -> None:
+    def roused(self) -> None:
         if self.raft_group.is_leader:
             self._host.send_beats_for(self)
+        if self._host.on_roused is not None:
+            self._host.on_roused(self.raft_group.id)
 
     def vacate(self) -> None:
         """The group is gone: what it held and waited for is let go."""

@@ -26,6 +26,7 @@ class Proposals:
         base_offset: int,
         record_count: int,
         time_ms: int | None,
+        relaxed: bool = False,
         callback: Proposed,
     ) -> Index:
         """As `RaftGroup.propose`, which stops the replica where a LogError comes out."""
@@ -46,7 +47,10 @@ class Proposals:
             matches=state.matched(),
             lag_ms=self._log_time.lag_ms(index - 1),
         )
-        state.log.append((entry,))
+        if relaxed and state.config.relaxed_alone and not state.peers:
+            state.log.append((entry,), relaxed=True)  # nobody else may have it, and apply it
+        else:
+            state.log.append((entry,))
         self._log_time.stamped(time_ms)
         state.waiting[index].append((term, callback))
         state.host.wake()

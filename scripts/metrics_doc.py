@@ -33,6 +33,7 @@ AREAS = {
     "kubernetes": "Kubernetes",
     "http": "HTTP",
     "doors": "Doors",
+    "tail": "Tails",
     "process": "The process",
 }
 NAME = re.compile(r"\b(?:goqueue|process|python)_[a-z0-9_]+\b(?!:)")

@@ -13,6 +13,7 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from log.errors import DirectoryLocked
@@ -95,6 +96,11 @@ class Disk(Protocol):
         """The directory and its missing parents, each synced into the one above."""
         ...
 
+    def make_directory(self, path: str) -> None:
+        """The directory, where it is missing, in one that is there. It survives a power cut once
+        that is synced."""
+        ...
+
     def sync_directory(self, path: str) -> None:
         """Creations, renames and removals in this directory survive a power cut.
 
@@ -128,6 +134,10 @@ class Disk(Protocol):
 
 class OsDisk:
     """The machine's file system, by positioned reads and writes: no mmap, no shared file offset."""
+
+    def __init__(self) -> None:
+        self._unsynced: set[str] = set()
+        """Directories that `make_directory` has made, and not synced into their parents."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> int:
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
@@ -208,6 +218,8 @@ class OsDisk:
 
     def make_directories(self, path: str) -> None:
         if os.path.isdir(path):
+            if path in self._unsynced:
+                self.sync_directory(os.path.dirname(path))
             return
         parent = os.path.dirname(os.path.abspath(path))
         self.make_directories(parent)
@@ -217,7 +229,15 @@ class OsDisk:
             return
         self.sync_directory(parent)
 
+    def make_directory(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        self._unsynced.add(path)
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o750)
+
     def sync_directory(self, path: str) -> None:
+        made = [one for one in list(self._unsynced) if os.path.dirname(one) == path]
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -225,6 +245,7 @@ class OsDisk:
             raise SyncFailed(error.errno, error.strerror, path) from error
         finally:
             os.close(handle)
+        self._unsynced.difference_update(made)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

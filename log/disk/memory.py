@@ -180,13 +180,20 @@ class MemoryDisk:
         )
 
     def make_directories(self, path: str) -> None:
-        if path in self._live:
-            return
         parent = os.path.dirname(path)
+        if path in self._live:
+            if path not in self._durable:
+                self._sync_directory(parent)
+            return
         self.make_directories(parent)
         self._check("mkdir", path)
         self._do("mkdir", path)
         self._sync_directory(parent)
+
+    def make_directory(self, path: str) -> None:
+        if path not in self._live:
+            self._check("mkdir", path)
+            self._do("mkdir", path)
 
     def sync_directory(self, path: str) -> None:
         self._sync_directory(path)

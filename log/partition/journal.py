@@ -37,6 +37,7 @@ class Journal(Protocol[G_contra]):
     written_lsn: Lsn
     spilled_lsn: Lsn
     damaged_entries: int
+    damaged_ids: set[PartitionId]
     read_only: bool
     failed: Exception | None
     on_damaged: Callable[[PartitionId], None]
@@ -49,8 +50,11 @@ class Journal(Protocol[G_contra]):
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
+        *,
+        relaxed: bool = False,
     ) -> Lsn:
-        """Appends a record to the pending block; the LSN after it."""
+        """Appends a record to the pending block; the LSN after it. Entries that are `relaxed` may
+        be synced later."""
         ...
 
     def require_sync(self) -> None:

@@ -51,7 +51,7 @@ class PartitionLog:
         self.first_index = Index(1)
         self.trim_index = Index(1)
         self.created_lsn = self.installed_lsn = Lsn(0)
-        self.damaged: tuple[Index, Index] | None = None
+        self._damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
         self._relaxed = self._cut_at_damage = False
         self._store, self._disk = store, disk
@@ -63,6 +63,7 @@ class PartitionLog:
         self._pins: dict[Export, int] = {}
         self._tail = Tail(1)
         self._undurable, self._unspilled = Runs(0), Runs(0)
+        self._strict_lsn = Lsn(0)
 
     # -- state
 
@@ -76,6 +77,17 @@ class PartitionLog:
     def last_term(self) -> Term:
         """The newest entry's term, 0 in an empty log that never held one."""
         return self.term_at(self.last_index) or Term(0)
+
+    @property
+    def damaged(self) -> tuple[Index, Index] | None:
+        """The first and the last acknowledged entry that can't be read."""
+        return self._damaged
+
+    @damaged.setter
+    def damaged(self, damaged: tuple[Index, Index] | None) -> None:
+        self._damaged = damaged
+        ids = self._store.damaged_ids
+        (ids.discard if damaged is None else ids.add)(self.id)
 
     @property
     def quarantined(self) -> bool:
@@ -111,10 +123,11 @@ class PartitionLog:
 
     @property
     def durable_index(self) -> Index:
-        """Every entry up to here survives a power cut (a relaxed group: a killed process)."""
+        """Every entry up to here counts: it survives a power cut or, where nothing but relaxed
+        entries lies before it and unsynced, a killed process."""
         store = self._store
-        lsn = store.written_lsn if self._relaxed else store.durable_lsn
-        return Index(self._undurable.done(lsn))
+        is_relaxed = self._relaxed or self._strict_lsn <= store.durable_lsn
+        return Index(self._undurable.done(store.written_lsn if is_relaxed else store.durable_lsn))
 
     @property
     def spilled_index(self) -> Index:
@@ -143,16 +156,22 @@ class PartitionLog:
         self._store.dirty()
         return self._hard_state_lsn
 
-    def append(self, entries: Sequence[Entry]) -> Lsn:
+    def append(self, entries: Sequence[Entry], *, relaxed: bool = False) -> Lsn:
         """Logs entries that follow `last_index` without a gap. Raises ValueError on a gap.
+
+        `relaxed`: these count once they are written and all before them counts, as if the group
+        were relaxed.
 
         Entries that change voters are synced with all before them, also where the group is relaxed:
         a replica that forgot one in a power cut would count everyone by an older configuration.
         """
         frames = frames_after(self._tail.last, entries)
         index, length = self._tail.last + len(frames), sum(map(len, frames))
-        lsn = self._store.record(RecordKind.APPEND, self, frames, length)
+        relaxed = relaxed or self._relaxed
+        lsn = self._store.record(RecordKind.APPEND, self, frames, length, relaxed=relaxed)
         self._tail.extend(entries, length)
+        if not relaxed:
+            self._strict_lsn = lsn
         self._undurable.add(index, lsn)
         self._unspilled.add(index, lsn)
         self._store.spill_later(self, entries)
@@ -361,6 +380,7 @@ class PartitionLog:
         self._tail = Tail(install.last_index + 1)
         run = install.last_index, lsn
         self._undurable, self._unspilled = Runs(0, run), Runs(0, run)
+        self._strict_lsn = lsn
         self._truncations, self.installed_lsn = [], lsn
         self.snapshots.installed(install)
         self.damaged = install.damage_left(self.damaged)
@@ -452,12 +472,18 @@ class PartitionLog:
 
     def _record_durability(self) -> None:
         flags = durability_flags(relaxed=self._relaxed, suspect=self.suspect)
-        self._note(RecordKind.DURABILITY, b"", flags)
+        lsn = self._note(RecordKind.DURABILITY, b"", flags)
+        self._strict_lsn = max(
+            self._strict_lsn, lsn
+        )  # what was relaxed counts no longer until then
 
-    def _note(self, kind: int, payload: bytes, flags: int = 0) -> None:
+    def _note(self, kind: int, payload: bytes, flags: int = 0) -> Lsn:
+        """The record's LSN, 0 where there is none."""
+        lsn = Lsn(0)
         if (store := self._store).holds(self) and not store.read_only and store.failed is None:
-            store.record(kind, self, (payload,), len(payload), flags)
+            lsn = store.record(kind, self, (payload,), len(payload), flags)
             store.dirty()
+        return lsn
 
     def _snapshot_damaged(self, error: Damaged) -> None:
         self._store.damaged_entries += 1

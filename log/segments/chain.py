@@ -377,7 +377,8 @@ class PartitionSegments:
             self.counters.written_bytes += active.end - before
 
     def _begin(self, index: int) -> None:
-        self._files.disk.make_directories(self.directory)
+        self._files.disk.make_directory(self.directory)
+        self.touched.add(self.directory.rpartition("/")[0] + "/")  # once for all groups
         segment = self._segment(index)
         self.touched.add(self.directory + "/")
         segment.begin()

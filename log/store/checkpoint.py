@@ -192,6 +192,8 @@ class Checkpoints:
         `logs` are logs with their checkpointed index. Files go once the new start is durable.
         """
         for log, checkpoint_index in logs:
+            if log.trim_index <= log.first_index:
+                continue
             limit = min(log.removable_below(), checkpoint_index + 1)
             if limit <= log.first_index:
                 continue

@@ -69,7 +69,10 @@ class Store:
         self._files = Descriptors(disk, *limits, write=not read_only)
         self._space = Space(disk, root, config)
         self._spiller = Spiller(self._space)
+        self.damaged_ids: set[PartitionId] = set()
+        """Groups of which acknowledged entries can't be read."""
         self._logs: dict[PartitionId, PartitionLog] = {}
+        self._sorted_ids: list[PartitionId] | None = None
         self._state = WalState()
         self._writer: WalWriter | None = None
         self._lock = -1
@@ -80,6 +83,7 @@ class Store:
         self._job: FlushJob | None = None
         self._sealed_lsn = Lsn(0)
         self._sync_due_ms: int | None = None
+        self._unsynced_bytes = 0
         self._checkpoints: Checkpoints | None = None
         self._renewing = False
 
@@ -145,8 +149,10 @@ class Store:
     # -- groups
 
     def partition_ids(self) -> list[PartitionId]:
-        """Every group that exists here, sorted."""
-        return sorted(self._logs)
+        """Every group that exists here, sorted: one list, not to be changed, while they stay."""
+        if self._sorted_ids is None:
+            self._sorted_ids = sorted(self._logs)
+        return self._sorted_ids
 
     def partition_log(self, partition_id: PartitionId) -> PartitionLog:
         """An existing group's log. Raises KeyError."""
@@ -166,6 +172,7 @@ class Store:
         log = self._partition_log(partition_id, segments)
         log.created_lsn = self.record(RecordKind.CREATE, log, (), 0)
         self._logs[partition_id] = log
+        self._sorted_ids = None
         self.dirty()
         return log
 
@@ -174,6 +181,8 @@ class Store:
         log = self._logs[partition_id]
         self.record(RecordKind.REMOVE, log, (), 0)
         del self._logs[partition_id]
+        self._sorted_ids = None
+        self.damaged_ids.discard(partition_id)
         if self._checkpoints is not None:
             self._checkpoints.forget(log)
         self.spill_later(log, None)
@@ -196,8 +205,11 @@ class Store:
         parts: Sequence[bytes],
         length: int,
         flags: int = 0,
+        *,
+        relaxed: bool = False,
     ) -> Lsn:
-        """Adds a record to the pending block; the LSN it has once that is flushed.
+        """Adds a record to the pending block; the LSN it has once that is flushed. Entries that are
+        `relaxed` may be synced later.
 
         The caller calls `dirty` when its own state agrees. Raises StoreFailed after a failed write
         or sync, ReadOnly.
@@ -210,7 +222,7 @@ class Store:
         pending, start = self._pending, self._block_lsn + BLOCK_BYTES
         if kind == RecordKind.APPEND:
             pending.append(key, parts, length)
-            if partition_log is not None and partition_log.relaxed:
+            if partition_log is not None and relaxed:
                 pending.wait(partition_log.flush_interval_ms or self.config.relaxed_sync_ms)
             else:
                 pending.strict |= partition_log is not None
@@ -247,7 +259,7 @@ class Store:
 
         Given the time, a block of relaxed appends alone is written and not synced, until the first
         of them is as old as its group's `flush_interval_ms`: then the job syncs, also with nothing
-        appended.
+        appended. It syncs before more than `relaxed_sync_bytes` are unsynced, too.
         """
         if self._job is not None or self.failed is not None or self._writer is None:
             return None
@@ -256,13 +268,15 @@ class Store:
         if not pending.parts and not overdue:
             return None
         pending.end()
-        synced = pending.strict or overdue or now_ms is None
+        self._unsynced_bytes += pending.length
+        many = self._unsynced_bytes > self.config.relaxed_sync_bytes
+        synced = pending.strict or overdue or many or now_ms is None
         job = self._make_job(pending.parts, pending.length, synced)
         for record in pending.records:
             self._state.apply(record)
         self._pending, self._dirty_told = PendingBlock(), False
         if now_ms is None or synced:
-            self._sync_due_ms = None
+            self._sync_due_ms, self._unsynced_bytes = None, 0
         else:
             due_ms = now_ms + pending.sync_within_ms
             self._sync_due_ms = min(due_ms, self._sync_due_ms or due_ms)

@@ -102,6 +102,14 @@ class NodeRecords:
             deadline_s=deadline_s,
         )
 
+    def append_here(self, topic: str, partition: int, batch: bytes) -> asyncio.Future[AppendResult]:
+        """As `append` of a validated batch without a producer, at once, where this node leads the
+        partition. Nothing is repeated, and no deadline is kept. Raises NotLeader, with the outcome
+        none, elsewhere, and as `PartitionHost.append`; the future's error may be one of those."""
+        found = self._cluster.topic(topic)
+        host = self._partitions.service.leading(PartitionId(found.id, partition))
+        return host.append(batch, request_id=self._random_id(64) or 1, validated=True)
+
     def pick_partition(self, topic: str, messages: int) -> int:
         found = self._cluster.topic(topic)
         now_s = asyncio.get_running_loop().time()

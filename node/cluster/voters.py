@@ -25,6 +25,9 @@ from raft.errors import Outcome
 from raft.group import RaftGroup
 
 TICK_S = 0.2
+"""Between steps, and between two looks after one."""
+IDLE_S = 0.6
+"""Between looks while nothing is to be done, and where the group is not led."""
 STEP_TIMEOUT_S = 5.0
 NOTE_TIMEOUT_S = 5.0
 
@@ -51,16 +54,16 @@ class ClusterMembers:
     async def stop(self) -> None:
         await self._rounds.stop()
 
-    async def round(self) -> None:
-        """Note what is, and take one step towards what should be; nothing where this node does not
-        lead."""
+    async def round(self) -> bool:
+        """Note what is, and take one step towards what should be; whether something is under way.
+        Nothing where this node does not lead."""
         raft_group = self._cluster.raft_group
         if raft_group is None or not raft_group.is_ready_leader:
-            return
+            return False
         self._look_around()
         seen = self._seen(raft_group)
         if seen.busy:
-            return
+            return True
         await self._note(seen.configuration)
         members = cluster_members(
             self._cluster.state.layout.brokers, seen.configuration.voters, self._away_ms
@@ -69,14 +72,17 @@ class ClusterMembers:
         step = cluster_step(members, seen)
         if isinstance(step, Step) and refusal(step, seen) is None:
             await self._take(raft_group, step)
+            return True
+        return False
 
     # private
 
-    async def _round(self) -> None:
+    async def _round(self) -> float:
         try:
-            await self.round()
+            return TICK_S if await self.round() else IDLE_S
         except GoQueueError as error:
             _log.debug("cluster_member_not_changed", problem=error.message)
+            return TICK_S
 
     def _look_around(self) -> None:
         now = self._now_s()

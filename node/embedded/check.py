@@ -74,19 +74,22 @@ def damage_of(root: str, disk: Disk | None = None) -> list[Damage]:
 
 
 def _all(disk: OverlayDisk, root: str) -> Iterator[Damage]:
+    is_wal_sound = True
     try:
         image = read_wal(disk, f"{root}/{WAL}", lambda _header: None, lambda _record: None)
         if image is not None:
             yield from _tear(image)
         store = Store.open(disk, root, StorageConfig())
     except Damaged as error:
-        lost = "what was acknowledged last"
+        is_wal_sound, lost = False, "what was acknowledged last"
         yield Damage(_path(error), _position(error), _reason(error), lost)
         store = Store.open(disk, root, StorageConfig(), accept_damage=True)
     try:
         for partition_id in store.partition_ids():
             log = store.partition_log(partition_id)
             yield from _segments(log)
+            if is_wal_sound:
+                yield from _end(log)
             yield from _snapshots(disk, log, partition_id)
     finally:
         store.close()
@@ -118,9 +121,17 @@ def _segments(log: PartitionLog) -> Iterator[Damage]:
             verification.close()
         yield from _found(log, segment, verification.findings)
         expected = segment.last_index + 1
+
+
+def _end(log: PartitionLog) -> Iterator[Damage]:
+    """Entries are lost from the log's end, which was cut off there."""
+    expected = log.last_index + 1
     if log.damaged is not None and log.damaged[0] >= expected:
-        entries = f"entries {log.damaged[0]} to {log.damaged[1]} of {log.id}"
-        yield Damage(chain.directory, 0, "the log ends before what was acknowledged", entries)
+        entries = f"entries from {log.damaged[0]} on of {log.id}"
+        where = log.disk_segments.chain
+        path = where[-1].path() if where else log.disk_segments.directory
+        position = where[-1].end if where else 0
+        yield Damage(path, position, "the log ends before what was acknowledged", entries)
 
 
 def _found(log: PartitionLog, segment: Segment, findings: Findings) -> Iterator[Damage]:
@@ -154,11 +165,18 @@ def _item_at(number: int) -> int:
 
 def _snapshots(disk: Disk, log: PartitionLog, partition_id: PartitionId) -> Iterator[Damage]:
     directory = log.disk_segments.directory
+    damaged: list[Damaged] = []
+    has_start = log.first_index == 1
     for index in snapshot_indexes(disk, directory):
         try:
             read_snapshot(disk, directory, partition_id, log.created_lsn, index)
         except Damaged as error:
-            yield Damage(_path(error), _position(error), _reason(error))
+            damaged.append(error)
+        else:
+            has_start |= index >= log.first_index - 1
+    loses = "" if has_start else f"all that {partition_id} begins with"
+    for found in damaged:
+        yield Damage(_path(found), _position(found), _reason(found), loses)
 
 
 def _path(error: Damaged) -> str:

@@ -12,19 +12,24 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.errors import SnapshotUnreadable
 from goqueue.background import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError, ServerError, Unavailable
 from log.disk.files import Disk, OsDisk
 from log.store.directory import Store
+from node.api.queue import QueuedMessage, SettleView
+from node.api.records import AppendResult
 from node.assembly import NodeAssembly, assemble
 from node.config import open_listener
+from node.config.node import NodeConfig
 from node.embedded.check import refuse_damage
+from node.embedded.desk import Desk
+from node.embedded.handed import Handed, Hatch
 from node.embedded.settings import embedded_config
 from node.http.server.local import LocalAnswer
 from node.runtime.logger import get_logger
@@ -40,6 +45,10 @@ LOOK_S = 0.002
 LEAVE_S = 3.0
 """How long a node whose disk failed takes to stop its parts, at most."""
 ACCEPT_PAUSE_S = 0.1
+DRAIN_S = 5.0
+"""How long `close` waits for what the desk has under way, at most."""
+
+T = TypeVar("T")
 
 _log = get_logger("embedded")
 logging.getLogger("raft").addHandler(logging.NullHandler())  # a busy host stalls it: no news
@@ -67,15 +76,23 @@ class Engine:
         self.failure: GoQueueError | None = None
         """Why nothing is done any more, once a write or sync has failed."""
         self._disk = disk or OsDisk()
+        self._config = embedded_config(self.directory)
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="goqueue-engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._node: NodeAssembly | None = None
+        self._desk: Desk | None = None
         self._store: Store | None = None
         self._ending = asyncio.Event()
-        self._asking: set[asyncio.Task[LocalAnswer]] = set()
+        self._hatch: Hatch | None = None
+        self._asking: set[asyncio.Future[Any]] = set()
+        self._taking: set[asyncio.Future[Any]] = set()
+        """Those of them that wait for what others put."""
+        self._work = TaskSet(None)
+        """Each is watched, and told to a thread."""
         self._doors = TaskSet("goqueue.embedded", "accept_failed")
         self._listening: list[socket.socket] = []
+        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def open(self) -> None:
         """Lock the directory, made where it is missing, and recover what it holds; usable when this
@@ -85,13 +102,14 @@ class Engine:
         `wal_damaged` or `directory_damaged` where it is damaged, `other_version`; and OSError.
         Nothing is left open then.
         """
+        _OPEN.add(self)
         self._thread.start()
         try:
             self._opened.result()
         except BaseException:
             self._thread.join()
+            _OPEN.discard(self)
             raise
-        _OPEN.add(self)
 
     def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
@@ -108,6 +126,44 @@ class Engine:
             work.close()
             raise self.failure or Unavailable("the directory was closed") from None
 
+    def append(self, topic: str, batch: bytes, timeout_s: float) -> tuple[int, AppendResult] | None:
+        """As `Desk.append`, by any other thread, which waits for it. Raises what `ask` does, and
+        Timeout."""
+        return self._handed(lambda desk: desk.append(topic, batch), timeout_s)
+
+    def take(
+        self,
+        group: str,
+        topic: str,
+        limit: int,
+        wait_s: float,
+        visibility_ms: int | None,
+        timeout_s: float,
+    ) -> list[QueuedMessage]:
+        """As `Desk.take` and `append`. What is leased to a thread that has been interrupted, or
+        whose `timeout_s` was over, is given back."""
+
+        def give_back(found: list[QueuedMessage]) -> None:
+            if self._desk is not None and found:
+                receipts = [message.receipt for message in found]
+                self._watch(self._work.begin(self._desk.settle(group, receipts, "release")))
+
+        def take(desk: Desk) -> asyncio.Future[list[QueuedMessage]]:
+            taking = self._work.begin(desk.take(group, topic, limit, wait_s, visibility_ms))
+            self._taking.add(taking)
+            taking.add_done_callback(self._taking.discard)
+            return taking
+
+        return self._handed(take, timeout_s, give_back)
+
+    def settle(
+        self, group: str, receipts: Sequence[str], action: str, timeout_s: float
+    ) -> list[SettleView | GoQueueError]:
+        """As `Desk.settle` and `append`."""
+        return self._handed(
+            lambda desk: self._work.begin(desk.settle(group, receipts, action)), timeout_s
+        )
+
     def serve(self, listening: socket.socket, may_come: Callable[[socket.socket], bool]) -> None:
         """Answer other processes that connect to this socket, if they may come. It is the engine's
         from now on."""
@@ -123,21 +179,22 @@ class Engine:
     def close(self) -> None:
         """Answer what is under way, sync, and let go of the directory. Idempotent, and bounded:
         what can't be ended is left."""
-        _OPEN.discard(self)
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(self._ending.set)
         if self._thread.is_alive():
             self._thread.join()
+        _OPEN.discard(self)
 
     def forget(self) -> None:
         """In a forked child: let go of the lock and sockets that came along, which else would stay
         when the parent is gone. Nothing of the engine runs here."""
-        for listening in self._listening:
-            listening.close()
+        for inherited in [*self._listening, *self._accepted]:
+            inherited.close()
         if self._store is not None:
-            self._store.disown()
+            with suppress(OSError):  # it was being closed as the process forked
+                self._store.disown()
 
     # the thread
 
@@ -161,22 +218,29 @@ class Engine:
         except SnapshotUnreadable as error:
             raise ServerError(str(error), outcome="none") from error
         self._node = node
+        self._desk, self._hatch = desk_of(node, self._config), Hatch(self._loop)
         self._opened.set_result(None)
         await self._ending.wait()
+        self._hatch.shut()
+        for taking in list(self._taking):
+            taking.cancel()
         await self._doors.stop()
         for listening in self._listening:
             listening.close()
         node.status.stopping = True
         node.front.begin_stop()
         if self.failure is None:
+            if self._asking:
+                await asyncio.wait(self._asking, timeout=DRAIN_S)
             await node.services.stop()
         else:
             await self._leave(node)
 
     async def _start(self) -> NodeAssembly:
-        config = embedded_config(self.directory)
+        config = self._config
         levels = stored_levels(self._disk, self.directory)
-        self._store = store = open_store(config, disk=self._disk)
+        with _FORKS:
+            self._store = store = open_store(config, disk=self._disk)
         try:
             refuse_damage(self.directory, store, self._disk)
             open_listener.remember(config, self._disk)
@@ -231,6 +295,38 @@ class Engine:
         finally:
             self._asking.discard(task)
 
+    # the desk
+
+    def _handed(
+        self,
+        work: Callable[[Desk], asyncio.Future[T]],
+        timeout_s: float,
+        undo: Callable[[T], object] = lambda _result: None,
+    ) -> T:
+        """What work of the desk comes to. Raises as `append` says."""
+        hatch, desk = self._hatch, self._desk
+        assert hatch is not None, "it is not open"
+        assert desk is not None, "it is not open"
+
+        def begin() -> asyncio.Future[T]:
+            if self.failure is not None:
+                raise self.failure
+            return self._watch(work(desk))
+
+        handed = Handed(hatch, begin, undo)
+        if not handed.is_begun:
+            raise self.failure or Unavailable("the directory was closed", outcome="none")
+        try:
+            return handed.wait(timeout_s)
+        except asyncio.CancelledError:  # by `_end`, or a wait for what others put by `_live`
+            raise self.failure or Unavailable("the directory was closed", outcome="none") from None
+
+    def _watch(self, work: asyncio.Future[T]) -> asyncio.Future[T]:
+        """It ends with the engine."""
+        self._asking.add(work)
+        work.add_done_callback(self._asking.discard)
+        return work
+
     async def _accept(
         self, listening: socket.socket, may_come: Callable[[socket.socket], bool]
     ) -> None:
@@ -246,6 +342,7 @@ class Engine:
             if not may_come(accepted):
                 accepted.close()
                 continue
+            self._accepted.add(accepted)
             with suppress(OSError):  # it is gone again
                 await self._node.front.admit(accepted)
 
@@ -264,6 +361,11 @@ class Engine:
         self._ending.set()
 
 
+def desk_of(node: NodeAssembly, config: NodeConfig) -> Desk:
+    """Of a node that is ready, with the bounds of its front."""
+    return Desk(node.broker, config.http.long_poll_max_ms / 1000)
+
+
 def open_engine(directory: str, *, read_only: bool = False) -> Engine | Reader:
     """The engine over a directory, open: see `Engine.open`. Read-only, nothing is written or
     locked: see `Reader.open`."""
@@ -279,11 +381,19 @@ def open_engine(directory: str, *, read_only: bool = False) -> Engine | Reader:
 _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+_FORKS = threading.Lock()
+"""Held while a directory's lock is taken: a fork in between waits, as nobody could say yet what the
+child has to let go of."""
+
+
 def _forked() -> None:
+    _FORKS.release()
     for engine in list(_OPEN):
         engine.forget()
     _OPEN.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(
+        before=_FORKS.acquire, after_in_parent=_FORKS.release, after_in_child=_forked
+    )

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from goqueue.wire.errors import GoQueueError, NotFound, ReadOnlyDirectory
 from log.disk.files import Disk, OsDisk
 from log.disk.overlay import OverlayDisk
 from log.store.opening import GROUPS, WAL
+from node.embedded.check import Damage, damage_of
 from node.embedded.engine import Engine
+from node.embedded.repair import repair
 from node.http.server.local import LocalAnswer
 from node.http.server.routes import ROUTES, Route
 from node.http.text.router import Router
@@ -52,10 +54,17 @@ def changes(route: Route) -> bool:
 class Reader:
     """A directory as it was when it was opened; its methods may be called from any thread."""
 
-    def __init__(self, directory: str, disk: Disk | None = None) -> None:
-        """Opens nothing. `disk` is the machine's file system if not given; it is only read."""
+    def __init__(
+        self,
+        directory: str,
+        disk: Disk | None = None,
+        prepare: Callable[[Disk], None] = lambda _disk: None,
+    ) -> None:
+        """Opens nothing. `disk` is the machine's file system if not given; it is only read.
+        `prepare` may change what is read, in memory alone."""
         self.directory = os.path.abspath(directory)
         self._base = disk or OsDisk()
+        self._prepare = prepare
         self._disk: OverlayDisk | None = None
         self._engine: Engine | None = None
         self._seen: object = None
@@ -118,6 +127,7 @@ class Reader:
         disk = OverlayDisk(base, f"{self.directory}/{GROUPS}")
         engine = Engine(self.directory, disk)
         try:
+            self._prepare(disk)
             engine.open()
         except BaseException:
             engine.close()
@@ -131,6 +141,40 @@ def open_reader(directory: str) -> Reader:
     reader = Reader(directory)
     reader.open()
     return reader
+
+
+def open_what_is_left(directory: str) -> Reader:
+    """As `open_reader`, of a damaged directory: as if it had been repaired, with what that loses.
+    Nothing is written. Raises NotRepairable."""
+    root = os.path.abspath(directory)
+
+    def prepare(disk: Disk) -> None:
+        repair(root, lose=True, disk=disk)
+
+    reader = Reader(root, prepare=prepare)
+    reader.open()
+    return reader
+
+
+def checked(directory: str) -> list[Damage]:
+    """All damage of a directory, also of one that is written to meanwhile. Raises as
+    `damage_of`."""
+    root = os.path.abspath(directory)
+    for tried in range(1, TRIES + 1):
+        seen = _state_of(root)
+        try:
+            found = damage_of(root)
+        except (GoQueueError, OSError):
+            if tried == TRIES or (tried > 1 and _state_of(root) == seen):
+                raise
+            found = []
+        else:
+            if tried == TRIES or not any(damage.loses for damage in found):
+                return found
+            if tried > 1 and _state_of(root) == seen:
+                return found
+        time.sleep(TRY_AGAIN_S)
+    raise AssertionError("unreachable")
 
 
 def _state_of(directory: str) -> object:

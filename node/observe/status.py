@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
 
 from coordinator.brokers.health import Standing
 from coordinator.cluster.state import ClusterState, Topic
-from coordinator.groups.holdings import short
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Offset, PartitionId
 from log.levels import Feature
 from log.store.directory import Store
@@ -21,6 +20,7 @@ from node.cluster.host import ClusterHost
 from node.config import open_listener
 from node.config import secret_checks as secret_care
 from node.config.node import NodeConfig
+from node.observe.in_sync import InSync
 from node.observe.replay_watch import ReplayWatch
 from node.partition.host import PartitionHost
 from node.placement.views import nodes_of
@@ -80,6 +80,7 @@ class NodeStatus:
         self._heard_ms: dict[NodeId, int] = {}
         self._failed: dict[PartitionId, RaftGroup] = {}
         """Replicas that have stopped themselves, some of which may be gone by now."""
+        self.in_sync = InSync(replicas, lambda: cluster.state)
         self._replay = ReplayWatch(replicas)
         self._was_ready = False
         """From then on a replica that is copied or healed, and applies its log, is one of many."""
@@ -101,17 +102,11 @@ class NodeStatus:
 
     def hello(self) -> dict[str, Any]:
         """What peers are told of this node's work."""
-        led, under_replicated, lagging = self._replicas.led(), 0, Counter[str]()
-        for host in led:
-            if host.rests and self._has_all_wanted(host):
-                continue  # and each of them has all there is
-            in_sync = host.in_sync()
-            under_replicated += self._lacks_voters(host, len(in_sync))
-            lagging.update(self._lacking(host, in_sync))
+        under_replicated, lagging = self.in_sync.look()
         return {
             **self._disks.hello(),
             ROOM_BYTES: self._space.room_bytes,
-            "leaders": len(led),
+            "leaders": len(self._replicas.led()),
             "replicas": len(self._replicas.all()),
             UNDER_REPLICATED: under_replicated,
             LAGGING: dict(lagging),
@@ -190,8 +185,7 @@ class NodeStatus:
             nodes=nodes,
             topics=len(state.topics),
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
-            under_replicated=sum(map(self.is_under_replicated, self._replicas.led()))
-            + sum(map(int, told)),
+            under_replicated=self.in_sync.look()[0] + sum(map(int, told)),
             leaderless=len(leaderless),
             problems=tuple(self._problems(nodes)),
             voters=tuple(sorted(self._cluster.voters)),
@@ -280,41 +274,12 @@ class NodeStatus:
         return set(map(NodeId, self._lagging()))
 
     def _lagging(self) -> Counter[str]:
-        lagging: Counter[str] = Counter()
-        for host in self._replicas.led():
-            lagging.update(self._lacking(host, host.in_sync()))
+        _under_replicated, lagging = self.in_sync.look()
         for hello in self._cluster.hellos.values():
             told = hello.get(LAGGING)
             lagging.update(told if isinstance(told, dict) else {})
         lagging.pop(self._node, None)
         return lagging
-
-    def _lacking(self, host: PartitionHost, in_sync: Sequence[str]) -> set[str]:
-        """Nodes that a partition led here lacks: they vote there or are to, without having been
-        chosen for it by a move that is on its way."""
-        wanted: set[str] = {voter.node for voter in host.voters}
-        layout = self._cluster.state.layout
-        if layout.reassignments.of(short(host.id)) is None:
-            placement = layout.placement(host.id)
-            wanted.update(() if placement is None else placement.nodes)
-        return wanted.difference(in_sync) if len(wanted) > 1 else set()
-
-    def is_under_replicated(self, host: PartitionHost) -> bool:
-        """Whether fewer voters are in sync than there are, or than are wanted: whoever is still
-        learning does not count."""
-        return self._lacks_voters(host, len(host.in_sync()))
-
-    def _lacks_voters(self, host: PartitionHost, in_sync: int) -> bool:
-        return in_sync < max(len(host.voters), self._wanted(host.id))
-
-    def _has_all_wanted(self, host: PartitionHost) -> bool:
-        """Whether its voters are the replicas that its placement names."""
-        placement = self._cluster.state.placement(host.id)
-        return placement is None or set(host.voters) == set(placement.replicas)
-
-    def _wanted(self, partition_id: PartitionId) -> int:
-        placement = self._cluster.state.placement(partition_id)
-        return 0 if placement is None else len(placement.replicas)
 
     def _node_view(self, node: NodeId, state: ClusterState) -> NodeView:
         broker = state.brokers.get(node)

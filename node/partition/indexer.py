@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from node.partition.host import PartitionHost
 from node.partition.reading.segment_follower import SegmentFollower
 from node.runtime.logger import get_logger
+from node.runtime.looks import Looks
 from node.runtime.periodic import Periodic
 
 STEPS = 4
@@ -31,7 +32,7 @@ class Indexer:
     def __init__(
         self,
         name: str,
-        replicas: Callable[[], Iterable[PartitionHost]],
+        replicas: Looks[PartitionHost],
         index_of: Callable[[PartitionHost], SegmentFollower[Any, Any]],
         *,
         enabled: bool = True,
@@ -59,25 +60,30 @@ class Indexer:
         """Some steps of each replica; whether nothing is left that could be done now."""
         loop = asyncio.get_running_loop()
         more = False
-        for host in list(self._replicas()):
+        for host in self._replicas.take():
             index = self._index_of(host)
+            if index.is_current and index.sees_all:
+                continue
             if index.is_current or (self._enabled and not index.is_due) or index.is_resting:
+                self._replicas.again(host)
                 continue
             begun_s = loop.time()
             try:
                 if self._enabled:
                     is_whole = await index.catch_up(math.inf, steps=STEPS)
                     more |= not is_whole and not index.is_resting
+                    self._replicas.again(host)
                 else:
                     await index.sweep()
             except Exception:  # noqa: BLE001 - one partition's trouble is none of the others'
                 _log.exception("indexing_failed", index=self._name, group=str(host.id))
+                self._replicas.again(host)
             await asyncio.sleep(REST * (loop.time() - begun_s))
         return not more
 
 
 def indexers(
-    replicas: Callable[[], Iterable[PartitionHost]], *, enabled: bool
+    looks: Callable[[], Looks[PartitionHost]], *, enabled: bool
 ) -> list[tuple[str, Indexer]]:
     """One for each index of a node's replicas, with its name."""
     of: dict[str, Callable[[PartitionHost], SegmentFollower[Any, Any]]] = {
@@ -85,5 +91,5 @@ def indexers(
         "timeline_indexer": lambda host: host.message_entries,
     }
     return [
-        (name, Indexer(name, replicas, index_of, enabled=enabled)) for name, index_of in of.items()
+        (name, Indexer(name, looks(), index_of, enabled=enabled)) for name, index_of in of.items()
     ]

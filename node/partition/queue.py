@@ -326,7 +326,9 @@ class QueueHost:
             if self._is_stuck():
                 raise DiskFull(retry_after_s=10)
             self._levels.require(feature_of(proposal.ops))
-            self._raft_group.propose(EntryKind.QUEUE, encode_ops(proposal.ops), callback=done)
+            leases = all(isinstance(op, Delivered) for op in proposal.ops)
+            body = encode_ops(proposal.ops)
+            self._raft_group.propose(EntryKind.QUEUE, body, relaxed=leases, callback=done)
         except Exception as error:  # noqa: BLE001 - tickets of what is in no entry must be told
             refusal = error
             if not isinstance(refusal, GoQueueError):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.background import TaskSet
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
+from log.errors import StoreFailed
 from node.cluster.host import ClusterHost
 from node.config.node import NodeConfig
 from node.metrics import Metrics
@@ -63,6 +64,9 @@ class Maintenance:
         """Topics of which partitions to compact were led here at the last look."""
         self._snapshots = TaskSet("upkeep", "snapshot_failed")
         self._rounds: list[Periodic] = []
+        self._group_looks = replicas.looks()
+        self._leader_looks = replicas.looks()
+        self._snapshot_looks = replicas.looks()
 
     async def start(self) -> None:
         storage, raft = self._config.storage, self._config.raft
@@ -117,7 +121,7 @@ class Maintenance:
                 ratio = host.compactor.standing().ratio  # before: a run leaves nothing to see
                 ratios[host.topic] = max(ratio, ratios.get(host.topic, 0.0))
                 await host.compactor.run()
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)
         for topic in ratios.keys() | self._compacted:  # those led elsewhere now, too
             gauge = self._metrics.storage.compaction_dirty_ratio.labels(topic)
             gauge.set(ratios.get(topic, 0.0))
@@ -154,6 +158,8 @@ class Maintenance:
 
     async def _retain(self) -> None:
         for host in self._replicas.led():
+            if host.state.log_start_offset == host.end_offset and not host.state.queue.reappended:
+                continue  # it holds nothing
             if host.config.is_deleted and host.config.retention_ms >= 0:
                 await time_at_hand(host.log, host.log_time_ms() - host.config.retention_ms)
             await host.retention.run()
@@ -163,8 +169,9 @@ class Maintenance:
         """Partitions led here drop groups that the cluster has deleted, and obey new settings."""
         state = self._cluster.state
         living = {group.id: group for group in state.groups.values()}
-        for host in self._replicas.led():
-            for id, known in list(host.state.queue.groups.items()):
+        for host in self._group_looks.take(state.applied_index):
+            groups = host.state.queue.groups if host.is_leader else {}
+            for id, known in list(groups.items()):
                 group = living.get(id)
                 if group is not None and group.version > known.version:
                     host.queue.reopen(group_ref(group))
@@ -172,8 +179,10 @@ class Maintenance:
                     host.queue.drop_group(id)
 
     async def _snapshot_partitions(self) -> None:
-        for host in self._replicas.all():
+        for host in self._snapshot_looks.take():
             await self.snapshot(host.id)
+            if host.is_snapshot_due or host.id in self._unstored:
+                self._snapshot_looks.again(host)
         self._unstored = {id for id in self._unstored if id == CLUSTER_GROUP or self._has(id)}
 
     async def _snapshot_cluster(self) -> None:
@@ -193,11 +202,12 @@ class Maintenance:
         began_s = loop.time()
         self._unstored.discard(id)
         try:
+            await self._flusher.sync()  # of relaxed entries, too: it must not outlive them
             size = await self._flusher.keep(work.run)
             storage.snapshots_created.labels(kind).inc()
             storage.snapshot_size_bytes.labels(kind).set(size)
             storage.snapshot_latency.labels(kind).observe(loop.time() - began_s)
-        except OSError as error:  # the log still has what it would have held
+        except (OSError, StoreFailed) as error:  # the log still has what it would have held
             self._unstored.add(id)
             now = asyncio.get_running_loop().time()
             if now >= self._quiet_until_s:
@@ -206,10 +216,13 @@ class Maintenance:
 
     async def _balance(self) -> None:
         """A few leaderships a round drift to the replicas that the placement prefers."""
-        moved = 0
-        for host in self._replicas.led():
+        moved, state = 0, self._cluster.state
+        for host in self._leader_looks.take(state.applied_index):
             preferred = self._preferred(host)
-            if preferred in (None, self._node) or not self._cluster.is_present(preferred):
+            if not host.is_leader or preferred in (None, self._node):
+                continue
+            self._leader_looks.again(host)
+            if moved == MOVES_A_ROUND or not self._cluster.is_present(preferred):
                 continue
             if not self._should_lead(preferred):
                 continue
@@ -218,8 +231,6 @@ class Maintenance:
                 if await transferred(host.raft_group, preferred):
                     _log.info("leadership_moved", group=str(host.id), to=preferred)
                 moved += 1
-            if moved == MOVES_A_ROUND:
-                return
 
     def _preferred(self, host: PartitionHost) -> NodeId | None:
         placement = self._cluster.state.placement(host.id)

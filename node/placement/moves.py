@@ -8,7 +8,7 @@ tells of the partitions it leads where the cluster group knows of other replicas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -31,6 +31,7 @@ from node.rpc import moves as move_rpc
 from node.rpc import partitions as rpc
 from node.rpc.moves import PARTITIONS_TOLD_MAX, ProgressAnswer, ProgressRow, SeenRow, ToldRequest
 from node.runtime.logger import get_logger
+from node.runtime.looks import Looks
 from node.runtime.periodic import Periodic
 
 LOOK_S = 0.25
@@ -89,13 +90,13 @@ class _Rate:
 
 
 class ReplicaMoves:
-    """A service. `led` are the partitions led here. Loop thread only."""
+    """A service. `replicas` are those of this node. Loop thread only."""
 
     def __init__(
         self,
         cluster: MovesCluster,
         partitions: Partitions,
-        led: Callable[[], Iterable[PartitionHost]],
+        replicas: Looks[PartitionHost],
         forwarder: Forwarder,
         link: PeerLink,
         metrics: Metrics,
@@ -103,7 +104,7 @@ class ReplicaMoves:
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
-        self._led_here = led
+        self._replicas = replicas
         self._forwarder = forwarder
         self._metrics = metrics
         self._limits = limits or Limits()
@@ -203,9 +204,12 @@ class ReplicaMoves:
         """Of the partitions led here, those whose replicas the cluster group does not know."""
         layout = self._cluster.state.layout
         found = []
-        for host in self._led_here():
+        for host in self._replicas.take():
             known = layout.configuration(host.id)
-            if known is not None and known.index < host.raft_group.membership.before.index:
+            if not host.is_leader or known is None:
+                continue
+            if known.index < host.raft_group.membership.before.index:
+                self._replicas.again(host)
                 found.append((host.id, self._partitions.seen(host)))
         return found
 

@@ -22,12 +22,8 @@ ALL = "*"
 
 def damaged_replicas(store: Store) -> list[str]:
     """What to tell of this node's own."""
-    found = [
-        str(partition_id)
-        for partition_id in store.partition_ids()
-        if store.partition_log(partition_id).quarantined
-    ]
-    return found if len(found) <= TOLD_MAX else [ALL]
+    found = store.damaged_ids
+    return [str(one) for one in sorted(found)] if len(found) <= TOLD_MAX else [ALL]
 
 
 def is_damaged(hello: Mapping[str, Any], partition_id: PartitionId) -> bool:

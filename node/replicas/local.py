@@ -23,6 +23,7 @@ from log.partition.log import PartitionLog
 from log.store.directory import Store
 from node.partition.host import NodeParts, PartitionHost, PartitionSettings
 from node.runtime.logger import get_logger
+from node.runtime.looks import SHARE, Looks
 from raft.group import RaftGroup
 from raft.host import RaftHost
 from raft.interfaces import StateMachine
@@ -48,6 +49,9 @@ class Hosted(StateMachine, Protocol):
 
     @property
     def is_leader(self) -> bool: ...
+
+    @property
+    def rests(self) -> bool: ...
 
     @property
     def is_replaying(self) -> bool: ...
@@ -89,6 +93,13 @@ class ReplicasOf(Generic[Host]):
         self._make = make
         self._pending_bytes = pending_bytes
         self._hosts: dict[PartitionId, Host] = {}
+        self._looks: list[Looks[Host]] = []
+        self._led: dict[PartitionId, Host] = {}
+        self._led_looks = self.looks(share=None)
+        self._replaying: dict[PartitionId, Host] = {}
+        """Those that have not been seen with all that was found at the start applied."""
+        self._ordered: tuple[object, ...] = ()
+        """What was known when no replica was here that is not wanted."""
         self._held: set[PartitionId] = set()
         self._began = False
         self.refused: dict[PartitionId, str] = {}
@@ -108,7 +119,25 @@ class ReplicasOf(Generic[Host]):
         return list(self._hosts.values())
 
     def led(self) -> list[Host]:
-        return [host for host in self._hosts.values() if host.is_leader]
+        for host in self._led_looks.take():
+            if host.is_leader:
+                self._led[host.id] = host
+            else:
+                self._led.pop(host.id, None)
+        return list(self._led.values())
+
+    def looks(self, *, share: int | None = SHARE) -> Looks[Host]:
+        """For one who looks at each replica again and again: those that may have changed."""
+        looks = Looks(self._hosts.values, share=share)
+        self._looks.append(looks)
+        return looks
+
+    def roused(self, partition_id: PartitionId) -> None:
+        """The replica's Raft group rests no more."""
+        host = self._hosts.get(partition_id)
+        if host is not None:
+            for looks in self._looks:
+                looks.again(host)
 
     def all_led(self, topic: Topic) -> bool:
         """Whether every partition of the topic that has a replica here has a known leader, which
@@ -132,7 +161,7 @@ class ReplicasOf(Generic[Host]):
     @property
     def are_replaying(self) -> bool:
         """Whether this node has not come back from its last start with all of them."""
-        return not self._began or any(host.is_replaying for host in self._hosts.values())
+        return not self._began or any(host.is_replaying for host in self._not_replayed())
 
     @property
     def not_caught_up(self) -> str | None:
@@ -191,9 +220,15 @@ class ReplicasOf(Generic[Host]):
     def orphans(self, state: ClusterState) -> list[PartitionId]:
         """Replicas that run here, that the state does not name, and of which it is not known that
         they were removed; but for damaged ones."""
+        ids = self._store.partition_ids()
+        known = (state.applied_index, ids)
+        if known == self._ordered:
+            return []
+        wanted = self._wanted(state)
+        self._ordered = known if all(id in wanted or id == CLUSTER_GROUP for id in ids) else ()
         return [
             partition_id
-            for partition_id in self._left(state, self._wanted(state))
+            for partition_id in self._left(state, wanted)
             if (host := self._hosts.get(partition_id)) is not None
             and not host.log.quarantined
             and not self._is_removed(state, partition_id)
@@ -241,7 +276,16 @@ class ReplicasOf(Generic[Host]):
     # private
 
     def _catching_up(self) -> list[Host]:
-        return [host for host in self.all() if host.is_replaying and host.has_leader_soon]
+        return [host for host in self._not_replayed() if host.is_replaying and host.has_leader_soon]
+
+    def _not_replayed(self) -> list[Host]:
+        """Those that are not done for good: a damaged one goes on once it is healed."""
+        self._replaying = {
+            id: host
+            for id, host in self._replaying.items()
+            if host.is_replaying or host.log.quarantined
+        }
+        return list(self._replaying.values())
 
     def _wanted(self, state: ClusterState) -> dict[PartitionId, None]:
         return dict.fromkeys(state.layout.held_by(self._me))
@@ -333,10 +377,16 @@ class ReplicasOf(Generic[Host]):
             preferred=placement.preferred,
         )
         host.attach(raft_group)
-        self._hosts[partition_id] = host
+        self._hosts[partition_id] = self._replaying[partition_id] = host
+        for looks in self._looks:
+            looks.again(host)
 
     def _stop(self, partition_id: PartitionId) -> None:
         host = self._hosts.pop(partition_id)
+        self._led.pop(partition_id, None)
+        self._replaying.pop(partition_id, None)
+        for looks in self._looks:
+            looks.forget(partition_id)
         self._raft.stop_raft_group(partition_id)
         host.close()
 

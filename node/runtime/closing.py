@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from log.store.directory import Store
+from node.runtime.logger import get_logger
 from raft.host import RaftHost
+
+_log = get_logger("node")
 
 
 class RaftService:
@@ -23,15 +27,26 @@ class RaftService:
 
 
 class StoreService:
-    """The store was opened before the loop ran; it closes with it, and the worker threads."""
+    """The store was opened before the loop ran; it closes with it, and the worker threads.
 
-    def __init__(self, store: Store, workers: ThreadPoolExecutor) -> None:
+    While a thread is still in a write or a sync that does not end, the store stays as it is, and
+    its lock with it until the process ends: whoever opened the directory meanwhile would have it
+    changed under its feet.
+    """
+
+    def __init__(
+        self, store: Store, workers: ThreadPoolExecutor, is_writing: Callable[[], bool]
+    ) -> None:
         self._store = store
         self._workers = workers
+        self._is_writing = is_writing
 
     async def start(self) -> None:
         return None
 
     async def stop(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+        if self._is_writing():
+            _log.error("directory_stays_locked", directory=self._store.root)
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, self._store.close)
         self._workers.shutdown(wait=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
@@ -81,6 +80,11 @@ class Periodic:
         if wait_s is not None and wait_s <= 0:
             await asyncio.sleep(0)
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self.woken.wait()
+        if wait_s is None:
+            await self.woken.wait()
+            return
+        due = asyncio.get_running_loop().call_later(wait_s, self.woken.set)
+        try:
+            await self.woken.wait()
+        finally:
+            due.cancel()

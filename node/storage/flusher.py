@@ -2,9 +2,13 @@
 
 The writer thread writes and syncs one block of the write-ahead log at a time, for everything that
 waits, and then appends the same frames to the segments. The keeper thread syncs segments, writes
-checkpoints and stores state snapshots. The first failed sync ends the node: a second one would
-report success over lost data. A full disk does not: what it has no room for is written again until
-there is some, and nothing is acknowledged meanwhile.
+checkpoints and stores state snapshots. A node in a program's own process has no other nodes and
+clients that its loop must not keep waiting: there the loop itself writes and syncs, as handing a
+block to a thread and back costs more than most syncs.
+
+The first failed sync ends the node: a second one would report success over lost data. A full disk
+does not: what it has no room for is written again until there is some, and nothing is acknowledged
+meanwhile.
 """
 
 from __future__ import annotations
@@ -44,7 +48,11 @@ class Flusher:
         *,
         checkpoint_interval_s: float,
         on_failure: Callable[[Exception], None],
+        on_loop: bool = False,
     ) -> None:
+        """`on_loop`: blocks are written and synced by the loop's thread; the writer has only those
+        that a full disk has refused."""
+        self._on_loop = on_loop
         self._store = store
         self._metrics = metrics
         self._checkpoint_interval_s = checkpoint_interval_s
@@ -63,6 +71,8 @@ class Flusher:
         self._failed = False
         self._stopping = False
         self._gives_up = threading.Event()
+        self._threads_out: set[str] = set()
+        """Threads that are at work now; each adds and removes itself."""
         self._writer_ended = asyncio.Event()
         self.pace = DiskPace(time.monotonic)
         self.on_synced: Callable[[float], None] = lambda _took_s: None
@@ -105,6 +115,10 @@ class Flusher:
         if self._keeper is not None:
             self._keeper.shutdown(wait=False)
             self._keeper = None
+
+    def is_writing(self) -> bool:
+        """Whether a thread is still in a write or a sync, also after a `stop` that was given up."""
+        return bool(self._threads_out)
 
     async def keep(self, work: Callable[[], T]) -> T:
         """Run file work on the keeper thread, after what it has to do already."""
@@ -159,7 +173,25 @@ class Flusher:
             self._in_flight += 1
             if job.synced:
                 self.pace.begun()
+            if self._on_loop:
+                self._write_here(job)
+            else:
+                self._jobs.put(job)
+
+    def _write_here(self, job: FlushJob) -> None:
+        """Answers do not wait for segments: they are written after all that the sync brings
+        about, in the order of the jobs."""
+        assert self._loop is not None
+        began = time.perf_counter()
+        error = _attempt(job.sync)
+        if isinstance(error, OSError) and is_full(error):
             self._jobs.put(job)
+            return
+        self._synced(job, time.perf_counter() - began, error)
+        self._loop.call_soon(self._spill_here, job, error)
+
+    def _spill_here(self, job: FlushJob, error: Exception | None) -> None:
+        self._spilled(job, error or _attempt(job.spill))
 
     def _stalled(self, job: FlushJob, error: OSError) -> None:
         self._metrics.storage.fsync_errors.inc()
@@ -293,7 +325,7 @@ class Flusher:
     async def _run_checkpoint(self) -> None:
         job = None if self._failed or self._keeper is None else self._store.take_checkpoint()
         if job is not None:
-            error = await self.keep(lambda: _attempt(job.run))
+            error = await self.keep(lambda: self._noted(job.run))
             self._store.complete_checkpoint(job, error)
             if error is not None:
                 self._metrics.storage.fsync_errors.inc()
@@ -301,10 +333,18 @@ class Flusher:
         if not self._failed and self._keeper is not None and "checkpoint" not in self._timers:
             self._plan_checkpoint()
 
+    def _noted(self, work: Callable[[], object]) -> Exception | None:
+        """On the keeper thread."""
+        self._threads_out.add("keeper")
+        error = _attempt(work)
+        self._threads_out.discard("keeper")
+        return error
+
     # the writer thread
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         while (job := self._jobs.get()) is not None:
+            self._threads_out.add("writer")
             began = time.perf_counter()
             error = _attempt(job.sync)
             while isinstance(error, OSError) and is_full(error):
@@ -313,9 +353,12 @@ class Flusher:
                     break
                 error = _attempt(job.sync)
             took_s = time.perf_counter() - began
+            if loop.is_closed():
+                return  # it was waited for in vain: nobody hears of it, and nothing more is written
             loop.call_soon_threadsafe(self._synced, job, took_s, error)
             if error is None:
                 error = _attempt(job.spill)
+            self._threads_out.discard("writer")
             loop.call_soon_threadsafe(self._spilled, job, error)
         loop.call_soon_threadsafe(self._writer_ended.set)
 

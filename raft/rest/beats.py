@@ -46,8 +46,8 @@ class Resting(Protocol):
     @property
     def last_index(self) -> int: ...
 
-    def lead_again(self) -> None:
-        """Beats are sent for this group again."""
+    def roused(self) -> None:
+        """It rests no more: where it is led here, beats are sent for it again."""
         ...
 
 
@@ -151,9 +151,10 @@ class NodeBeats:
                 if node in self._links:
                     self._links[node].led.discard(group)
                     self._links[node].news[group.key] = item
-            group.lead_again()
+            group.roused()
         elif leader is not None:
             group.rest.end()
+            group.roused()
             if leader in self._links:
                 self._links[leader].followed.discard(group)
                 self._links[leader].refused[group.key] = item
@@ -267,6 +268,7 @@ class NodeBeats:
         for key, *_ in items:
             group = self._group_of(key)
             if group is not None and node in self._led.get(group, ()):
+                group.rest.refused()
                 self.rouse(group)
         if flags & frames.ALL:
             self._rouse_all(link.led)

@@ -16,6 +16,9 @@ from raft.state import FOLLOWER, NEVER, State
 from raft.timer import ElectionTimer
 from raft.transfer import Transfer
 
+REFUSALS_MAX = 6
+"""After so many refusals a leader waits no longer before it asks again: 64 times as long."""
+
 
 class Rest:
     """One replica's rest; `State.resting` tells whether it rests. Its host begins and ends it."""
@@ -37,6 +40,8 @@ class Rest:
         self._reads = reads
         self._transfer = transfer
         self._quiet_beats = 0
+        self._refusals = 0
+        """So often a follower did not rest, one after the other, with the log as it is."""
         self._quiet_index = 0
         """Where the log ended at the beat before."""
 
@@ -44,9 +49,11 @@ class Rest:
         """Asked by the host before each beat while this replica leads: whether it may go to rest
         now. At least one beat is sent first, which finds who does not follow it yet."""
         last = self._log.last_index
-        if last != self._quiet_index or not self._has_nothing_to_do(last):
-            self._quiet_index, self._quiet_beats = last, 0
-        elif self._quiet_beats >= self._state.config.quiet_beats:
+        if last != self._quiet_index:
+            self._quiet_index, self._quiet_beats, self._refusals = last, 0, 0
+        elif not self._has_nothing_to_do(last):
+            self._quiet_beats = 0
+        elif self._quiet_beats >= self._state.config.quiet_beats << self._refusals:
             return True
         else:
             self._quiet_beats += 1
@@ -56,6 +63,11 @@ class Rest:
         """This leader rests: every other replica is asked to."""
         self._quiet_beats = 0
         self._state.resting = True
+
+    def refused(self) -> None:
+        """A follower does not rest, which may be so for long, as one that is damaged never does:
+        this leader waits twice as long before it asks again."""
+        self._refusals = min(self._refusals + 1, REFUSALS_MAX)
 
     def accept(self, node: NodeId, term: int, last_index: int) -> bool:
         """A leader goes to rest, whose log ends here and is committed whole: whether this replica

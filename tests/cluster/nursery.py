@@ -18,7 +18,7 @@ from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = "cli.serve"
-_IMPORTED = ["pydantic", SERVE, "node.server"]
+_IMPORTED = ["pydantic", SERVE, "node.server", "goqueue.everyday.queue", "node.embedded.engine"]
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload(_IMPORTED)
 
@@ -51,6 +51,16 @@ def execute(
 def fork(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
     process = _nursery.Process(
         target=_serve, args=(list(arguments), dict(environment), str(log)), daemon=True
+    )
+    process.start()
+    return _Forked(process)
+
+
+def fork_program(source: str, arguments: Sequence[str], errors: Path) -> Process:
+    """A program's text as `python -c` would run it, without an interpreter's start."""
+    environment = {name: value for name, value in os.environ.items() if "GOQUEUE" not in name}
+    process = _nursery.Process(
+        target=_run, args=(source, list(arguments), environment, str(errors)), daemon=True
     )
     process.start()
     return _Forked(process)
@@ -90,3 +100,13 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
 
     sys.argv = ["goqueue", *arguments]
     serve.main(arguments)
+
+
+def _run(source: str, arguments: list[str], environment: dict[str, str], errors: str) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    with open(errors, "ab") as output, open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(output.fileno(), 2)
+    sys.argv = ["-c", *arguments]
+    exec(compile(source, "program", "exec"), {"__name__": "__main__"})

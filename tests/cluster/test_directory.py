@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -19,21 +20,25 @@ import pytest
 
 import goqueue
 from goqueue.errors import GoQueueError
+from tests.cluster.nursery import fork_program
 from tests.cluster.processes import HOST, ROOT, Cluster, Node, eventually
 from tests.ports import free_ports
 
 KILLS = int(os.environ.get("GOQUEUE_DIRECTORY_KILLS", "4"))
-PROCESSES = 3
+PROCESSES = 5
+"""The owner, and four that ask it."""
+EARLY_MS = 50
+"""By so much the log's time may be ahead of a process's that reads its clock later."""
 GONE_S = 60.0
 
 WORKER = """
-import select, sys, goqueue
+import os, sys, time, goqueue
 from goqueue.errors import GoQueueError
 directory, name, log = sys.argv[1:]
 told = open(log, "a", buffering=1)
 client = goqueue.open(directory)
 number, is_stored = 0, True
-while not select.select([sys.stdin], [], [], 0)[0]:
+while not os.path.exists(f"{log}.stop"):
     number += is_stored
     value = f"{name}-{number}"
     try:
@@ -43,6 +48,8 @@ while not select.select([sys.stdin], [], [], 0)[0]:
         told.write(f"stored {value}\\n")
         for message in client.receive("workers", "jobs", limit=2, visibility="2s"):
             told.write(f"got {message.text}\\n")
+            now_ms = time.time_ns() // 1_000_000
+            told.write(f"held {message.text}:{now_ms}:{message.visible_until_ms}\\n")
             try:
                 message.ack()
             except GoQueueError as error:
@@ -62,28 +69,20 @@ class Worker:
     def __init__(self, folder: Path, name: str) -> None:
         self.log = folder / f"{name}.log"
         self.log.touch()
-        self.errors = (folder / f"{name}.err").open("wb")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(folder / "jobs"), name, str(self.log)],
-            cwd=ROOT,
-            env=around(),
-            stdin=subprocess.PIPE,
-            stderr=self.errors,
-        )
+        self.errors = folder / f"{name}.err"
+        arguments = [str(folder / "jobs"), name, str(self.log)]
+        self.process = fork_program(WORKER, arguments, self.errors)
 
     def told(self, what: str) -> list[str]:
         return re.findall(rf"(?m)^{what} (\S+)$", self.log.read_text())
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(GONE_S)
 
     def stop(self) -> None:
-        stdin = self.process.stdin
-        assert stdin is not None
-        stdin.close()
-        assert self.process.wait(GONE_S) == 0, Path(self.errors.name).read_text()
-        self.errors.close()
+        Path(f"{self.log}.stop").touch()
+        assert self.process.wait(GONE_S) == 0, self.errors.read_text()
 
 
 def around() -> dict[str, str]:
@@ -93,7 +92,8 @@ def around() -> dict[str, str]:
 
 def owner(jobs: Path) -> int:
     """The process that has the directory's lock; 0 for none."""
-    found = re.match(r"pid (\d+)", (jobs / "LOCK").read_text() if jobs.exists() else "")
+    lock = jobs / "LOCK"
+    found = re.match(r"pid (\d+)", lock.read_text() if lock.exists() else "")
     return int(found[1]) if found else 0
 
 
@@ -116,7 +116,6 @@ def test_owners_are_killed_and_nothing_acknowledged_is_lost(tmp_path: Path) -> N
     finally:
         for worker in everyone:
             worker.kill()
-            worker.errors.close()
 
     stored = [value for worker in everyone for value in worker.told("stored")]
     acked = [value for worker in everyone for value in worker.told("acked")]
@@ -130,6 +129,25 @@ def test_owners_are_killed_and_nothing_acknowledged_is_lost(tmp_path: Path) -> N
     assert set(stored) <= set(kept)
     assert set(kept) - set(acked) <= {*left, *in_doubt(everyone)}
     assert not set(left) & set(acked), "what was acked came again"
+    assert leased_twice(everyone) == []
+
+
+def leased_twice(workers: list[Worker]) -> list[str]:
+    """Messages that somebody was given while they were another's; and those that were acked, and
+    given out again."""
+    given: dict[str, list[tuple[int, int]]] = {}
+    for worker in workers:
+        for line in worker.told("held"):
+            value, now_ms, until_ms = line.split(":")
+            given.setdefault(value, []).append((int(now_ms), int(until_ms)))
+    acked = [value for worker in workers for value in worker.told("acked")]
+    twice = [value for value in set(acked) if acked.count(value) > 1]
+    for value, times in given.items():
+        times.sort()
+        for (_, until_ms), (again_ms, _) in itertools.pairwise(times):
+            if again_ms < until_ms - EARLY_MS:
+                twice.append(f"{value}: leased until {until_ms}, given out at {again_ms}")
+    return twice
 
 
 def begun(folder: Path, first: int, count: int) -> list[Worker]:
@@ -142,7 +160,7 @@ def progress(workers: list[Worker]) -> None:
         before = len(worker.told("stored"))
 
         def goes_on(worker: Worker = worker, before: int = before) -> bool:
-            assert worker.process.poll() is None, Path(worker.errors.name).read_text()
+            assert worker.process.poll() is None, worker.errors.read_text()
             return len(worker.told("stored")) > before + 2
 
         eventually(f"{worker.log} goes on", goes_on)

@@ -33,6 +33,14 @@ def map_path_parameters(context: object, path_parameters: Any) -> Any:
     return path_parameters
 
 
+@schemathesis.hook
+def map_query(context: Any, query: Any) -> Any:
+    """A tail goes on for as long as it is read, unless it is told how long to wait."""
+    if context.operation.path.endswith("/tail"):
+        return {**(query or {}), "wait": "1ms"}
+    return query
+
+
 @schemathesis.serializer("application/vnd.goqueue.batch")
 def serialize_batch(context: object, value: Any) -> bytes:
     """A sound batch, now and then with other bytes in it or none."""

@@ -16,6 +16,7 @@ from goqueue.api.publishing import Publisher
 from goqueue.api.reading import Reading
 from goqueue.api.replay import Replaying
 from goqueue.api.search import Searching
+from goqueue.api.tailing import Tailing
 from goqueue.api.topics import Topics
 from goqueue.api.why import Explaining
 from goqueue.models.options import ProducerOptions, check_options
@@ -35,6 +36,7 @@ from goqueue.transport.http import DEFAULT_SERVER, Transport
 _topics = Part[Topics]("_topics")
 _publisher = Part[Publisher]("_publisher")
 _reading = Part[Reading]("_reading")
+_tailing = Part[Tailing]("_tailing")
 _replaying = Part[Replaying]("_replaying")
 _events = Part[EventFeed]("_events")
 _receiving = Part[Receiving]("_receiving")
@@ -76,6 +78,7 @@ class AsyncClient:
         )
         self._publisher = Publisher(self._transport, self._publishing)
         self._reading = Reading(self._transport, self._topics)
+        self._tailing = Tailing(self._transport)
         self._replaying = Replaying(self)
         self._events = EventFeed(calls)
         self._receiving = Receiving(calls)
@@ -142,6 +145,8 @@ class AsyncClient:
     pages = _reading(Reading.pages)
     messages = _reading(Reading.messages)
     runs = _reading(Reading.runs)
+    tail = _tailing(Tailing.tail)
+    tail_runs = _tailing(Tailing.tail_runs)
     replay = _replaying(Replaying.replay)
     replay_runs = _replaying(Replaying.replay_runs)
     events = _events(EventFeed.events)

@@ -30,7 +30,7 @@ from goqueue.publish.outgoing import Text
 from goqueue.publish.producer import Producer
 from goqueue.queue.receive import WAIT_S
 from goqueue.transport.channel import Channel
-from goqueue.transport.http import DEFAULT_SERVER
+from goqueue.transport.http import DEFAULT_SERVER, Transport
 from goqueue.wire.errors import GoQueueError
 
 
@@ -59,6 +59,11 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def transport(self) -> Transport:
+        """As of `AsyncClient`; of its loop's thread."""
+        return self._twin.transport
 
     connect = blocking(AsyncClient.connect)
 
@@ -113,6 +118,7 @@ class Client:
 
     read = blocking(AsyncClient.read)
     messages = in_batches(AsyncClient.messages, AsyncClient.runs, iter)
+    tail = in_batches(AsyncClient.tail, AsyncClient.tail_runs, iter)
     replay = in_batches(AsyncClient.replay, AsyncClient.replay_runs, iter)
     events = in_batches(AsyncClient.events, AsyncClient.events_pages, events_of)
     events_page = blocking(AsyncClient.events_page)

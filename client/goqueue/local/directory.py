@@ -10,17 +10,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from urllib.parse import urlencode
-
-import aiohttp
 
 from goqueue.local import unix_socket
 from goqueue.local.engine import LOCKED, Engine, find_engine
 from goqueue.local.unix_socket import SocketPath
 from goqueue.models.failures import Closed, DirectoryInUse, DirectoryUnusable
-from goqueue.transport.channel import Answer, Request
+from goqueue.transport.channel import Answer, Request, Streamed
 from goqueue.transport.servers import HttpChannel
 from goqueue.wire.errors import ConnectionFailed, GoQueueError, Timeout
 
@@ -56,6 +54,15 @@ class DirectoryChannel:
         """On its way, also where who began it has given up."""
         self._failure: GoQueueError | None = None
 
+    @property
+    def engine(self) -> Engine | None:
+        """What has the directory open in this process, for who may ask it without a request; None
+        where that is another process, or nothing does any more. Any thread."""
+        place = self._place
+        if place is None or place.is_over or self._process != os.getpid():
+            return None
+        return place.engine
+
     async def connect(self) -> None:
         """Raises what `goqueue.open` does."""
         await self._placed(time.monotonic() + OPEN_S)
@@ -71,6 +78,20 @@ class DirectoryChannel:
                 if time.monotonic() >= until_s:
                     raise
                 await asyncio.sleep(LOOK_S)
+
+    @asynccontextmanager
+    async def stream(
+        self, server: str, request: Request, quiet_s: float
+    ) -> AsyncGenerator[Streamed, None]:
+        """Over the directory's socket, also where this process has it open. Raises
+        DirectoryUnusable where there is none."""
+        place = await self._placed(time.monotonic() + OPEN_S)
+        try:
+            async with place.stream(request, quiet_s) as answer:
+                yield answer
+        except ConnectionFailed:  # as in `ask`, for whoever asks again
+            await self._leave(place)
+            raise
 
     async def close(self) -> None:
         self._failure = self._failure or Closed("the client is closed")
@@ -164,8 +185,10 @@ class _Own:
     """The directory is open in this process, and others are served."""
 
     def __init__(self, engine: Engine, directory: str) -> None:
-        self._engine = engine
+        self.engine = engine
         self._directory = directory
+        self._served: _Others | None = None
+        """This process as one of the others: what has no end is asked for over the socket."""
         try:
             engine.serve(unix_socket.listen(directory), unix_socket.is_own_user)
         except OSError as error:  # a file system without sockets, or a path that is too long
@@ -173,17 +196,17 @@ class _Own:
 
     @property
     def is_over(self) -> bool:
-        return self._engine.failure is not None
+        return self.engine.failure is not None
 
     @property
     def failure(self) -> GoQueueError | None:
-        return self._engine.failure
+        return self.engine.failure
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:
         target = request.path
         if request.params:
             target += f"?{urlencode(request.params)}"
-        told = self._engine.ask(request.method, target, request.headers, request.body or b"")
+        told = self.engine.ask(request.method, target, request.headers, request.body or b"")
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await asyncio.wrap_future(told)
@@ -191,26 +214,43 @@ class _Own:
             raise Timeout(f"no answer from {self._directory} in time") from None
         return Answer(answer.status, answer.headers, answer.body)
 
+    @asynccontextmanager
+    async def stream(self, request: Request, quiet_s: float) -> AsyncGenerator[Streamed, None]:
+        if self._served is None:
+            try:
+                self._served = _Others(SocketPath(self._directory))
+            except OSError as error:
+                text = f"{self._directory} has no socket to be followed by: {error}"
+                raise DirectoryUnusable(text) from error
+        async with self._served.stream(request, quiet_s) as answer:
+            yield answer
+
     async def close(self) -> None:
+        if self._served is not None:
+            await self._served.close()
         if not self.is_over:  # else another process may be the owner by now
             unix_socket.remove(self._directory)
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self.engine.close)
 
 
 class _Others:
     """Another process has the directory open: it is asked over its socket."""
 
+    engine = None
     is_over = False
     failure = None
 
     def __init__(self, path: SocketPath) -> None:
         self._path = path
         self._channel = HttpChannel(
-            [URL], connector=lambda: aiohttp.UnixConnector(path.text, limit=CONNECTIONS_MAX)
+            [URL], connector=lambda: unix_socket.OwnUserConnector(path.text, limit=CONNECTIONS_MAX)
         )
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:
         return await self._channel.ask(URL, request, timeout_s)
+
+    def stream(self, request: Request, quiet_s: float) -> AbstractAsyncContextManager[Streamed]:
+        return self._channel.stream(URL, request, quiet_s)
 
     async def close(self) -> None:
         await self._channel.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib.metadata import entry_points
@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from goqueue.models.failures import EngineMissing
 from goqueue.wire.errors import GoQueueError
+from goqueue.wire.records import Headers
 
 GROUP = "goqueue.engines"
 NAME = "local"
@@ -31,6 +32,93 @@ class EngineAnswer(Protocol):
     def body(self) -> bytes: ...
 
 
+class EngineAppended(Protocol):
+    """Where a batch is, and how durable; without duplicates, as it had no ids."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def durability(self) -> str: ...
+
+
+class EngineMessage(Protocol):
+    """A message that was leased."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def time_ms(self) -> int: ...
+
+    @property
+    def value(self) -> bytes: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def message_id(self) -> str | None: ...
+
+    @property
+    def deliver_at_ms(self) -> int | None: ...
+
+    @property
+    def expires_at_ms(self) -> int | None: ...
+
+    @property
+    def is_null(self) -> bool: ...
+
+    @property
+    def receipt(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def redrives(self) -> int: ...
+
+    @property
+    def deadline_ms(self) -> int: ...
+
+
+class EngineSettled(Protocol):
+    """What became of one receipt."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def committed_offset(self) -> int: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+
 class Engine(Protocol):
     """A directory that is open in this process; each method may be called from any thread."""
 
@@ -44,6 +132,33 @@ class Engine(Protocol):
     ) -> Future[EngineAnswer]:
         """The answer, of whatever status; the future is cancelled by who gives up. Raises what
         `failure` says, and Unavailable after `close`."""
+        ...
+
+    def append(
+        self, topic: str, batch: bytes, timeout_s: float
+    ) -> tuple[int, EngineAppended] | None:
+        """Append a batch without keys, ids and delays, as one entry of one partition: its number,
+        and where it is. None where the topic wants more than that: nothing was stored, and a
+        request may do it. Raises GoQueueError."""
+        ...
+
+    def take(
+        self,
+        group: str,
+        topic: str,
+        limit: int,
+        wait_s: float,
+        visibility_ms: int | None,
+        timeout_s: float,
+    ) -> Sequence[EngineMessage]:
+        """Lease messages; what is leased to a thread that is interrupted meanwhile is given back.
+        Raises GoQueueError."""
+        ...
+
+    def settle(
+        self, group: str, receipts: Sequence[str], action: str, timeout_s: float
+    ) -> Sequence[EngineSettled | GoQueueError]:
+        """The end of each receipt, in order. Raises GoQueueError."""
         ...
 
     def serve(self, listening: socket.socket, may_come: Callable[[socket.socket], bool]) -> None:

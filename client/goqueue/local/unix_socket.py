@@ -6,6 +6,9 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from typing import Any
+
+import aiohttp
 
 from goqueue.wire.errors import Forbidden
 
@@ -42,6 +45,22 @@ class SocketPath:
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
+
+
+class OwnUserConnector(aiohttp.UnixConnector):
+    """Connections to a socket whose owner runs as this user: each is looked at, as another process
+    may be the owner by then. Raises Forbidden where it is another user's."""
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> Any:
+        made = await super()._create_connection(req, traces, timeout)
+        transport = made.transport
+        connected = None if transport is None else transport.get_extra_info("socket")
+        if connected is None or not is_own_user(connected):
+            made.close()
+            raise Forbidden(f"{self.path} is served by another user")
+        return made
 
 
 def listen(directory: str) -> socket.socket:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,7 +14,7 @@ class Request:
 
     method: str
     path: str
-    params: Mapping[str, str] | None = None
+    params: Mapping[str, str] | Sequence[tuple[str, str]] | None = None
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -31,6 +32,20 @@ class Answer:
     @property
     def media_type(self) -> str:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+class Streamed(Protocol):
+    """An answer that is read as it comes."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body, to its end; once. Raises what `Channel.ask` does where it is broken off."""
+        ...
 
 
 class Channel(Protocol):
@@ -52,6 +67,13 @@ class Channel(Protocol):
         Raises `ConnectionFailed` where nothing was sent, `Timeout` or `OutcomeUnknown` where
         something may have been, `Closed` after `close`.
         """
+        ...
+
+    def stream(
+        self, server: str, request: Request, quiet_s: float
+    ) -> AbstractAsyncContextManager[Streamed]:
+        """As `ask`, for an answer without an end; it is broken off where nothing comes for
+        `quiet_s`."""
         ...
 
     async def close(self) -> None:

@@ -14,8 +14,10 @@ import os
 import random
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -96,6 +98,11 @@ class Transport:
         """The one that is asked next."""
         return self.servers[self._at]
 
+    @property
+    def channel(self) -> Channel:
+        """What carries its requests."""
+        return self._channel
+
     async def connect(self) -> None:
         """Open what can tell now that it can't be opened: a directory. Raises GoQueueError."""
         await self._channel.connect()
@@ -157,6 +164,31 @@ class Transport:
             await asyncio.sleep(pause_s)
         raise AssertionError("at least one attempt is made")
 
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        params: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        quiet_s: float,
+    ) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        """The body of an answer without an end, as it comes; one attempt, at the server that is
+        next. A server that fails is left: the next attempt is another's. Raises as `request`."""
+        at = self._at
+        request = Request("GET", path, params, None, {**headers, **SPANS.request_headers()})
+        try:
+            async with self._channel.stream(self.servers[at], request, quiet_s) as answer:
+                if answer.status >= 300:
+                    body = b"".join([piece async for piece in answer.pieces()])
+                    self._refuse(at, Answer(answer.status, answer.headers, body))
+                self.has_answered = True
+                yield answer.pieces()
+        except GoQueueError as error:
+            if error.http_status >= 500:
+                self._leave(at)
+            raise
+
     def pause_s(self, attempt: int) -> float:
         """How long to wait before number `attempt` of the repeats that a caller makes."""
         return self.retry.pause_s(attempt, self._chance.random())
@@ -201,10 +233,14 @@ class Transport:
             self._leave(at)
             raise
         self.has_answered = True
-        if answer.status < 300:
-            return answer
+        if answer.status >= 300:
+            self._refuse(at, answer)
+        return answer
+
+    def _refuse(self, at: int, answer: Answer) -> NoReturn:
+        """Raise what the answer of this server tells."""
         if answer.status < 400:
-            raise _redirected(server, answer)
+            raise _redirected(self.servers[at], answer)
         failure = error_of(answer)
         if failure.retriable and answer.status >= 500:
             self._leave(at)

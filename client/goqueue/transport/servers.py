@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import aiohttp
 
 from goqueue.models.failures import Closed
-from goqueue.transport.channel import Answer, Request
+from goqueue.transport.channel import Answer, Request, Streamed
 from goqueue.transport.unreachable import connection_error, is_tls, speaks_tls
 from goqueue.wire.errors import GoQueueError, OutcomeUnknown
 
 CONNECT_TIMEOUT_S = 3.0
+BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class HttpChannel:
@@ -59,10 +61,33 @@ class HttpChannel:
                 ),
             ) as response:
                 answer = Answer(response.status, response.headers, await response.read())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except BROKEN as error:
             raise await self._why(server, error) from error
         self._answered.add(server)
         return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, server: str, request: Request, quiet_s: float
+    ) -> AsyncGenerator[Streamed, None]:
+        try:
+            response = await self._open().request(
+                request.method,
+                server + request.path,
+                params=request.params,
+                headers=request.headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=quiet_s
+                ),
+            )
+        except BROKEN as error:
+            raise await self._why(server, error) from error
+        self._answered.add(server)
+        try:
+            yield _Streamed(server, response)
+        finally:
+            response.close()
 
     async def _why(self, server: str, error: Exception) -> GoQueueError:
         told = connection_error(server, error)
@@ -79,3 +104,20 @@ class HttpChannel:
                 connector=self._connector(), headers=self._headers
             )
         return self._session
+
+
+class _Streamed:
+    """Implements `Streamed`."""
+
+    def __init__(self, server: str, response: aiohttp.ClientResponse) -> None:
+        self._server = server
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except BROKEN as error:
+            raise connection_error(self._server, error) from error

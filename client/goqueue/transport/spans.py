@@ -28,6 +28,10 @@ Came = Callable[[Sequence["Leased"]], None]
 class Spans(Protocol):
     """Each method is one thing that an application does."""
 
+    def is_active(self) -> bool:
+        """Whether anything is recorded."""
+        ...
+
     def created(self, topic: str, headers: Headers) -> Headers:
         """A message was accepted to travel in a batch: its headers, with its context."""
         ...
@@ -63,6 +67,9 @@ class Spans(Protocol):
 
 class NoSpans:
     """Implements `Spans` by nothing."""
+
+    def is_active(self) -> bool:
+        return False
 
     def created(self, topic: str, headers: Headers) -> Headers:
         return headers

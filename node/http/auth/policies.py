@@ -78,6 +78,7 @@ POLICIES: dict[str, Policy] = {
     "publishRecordBatches": _PUBLISH,
     "readPartition": _READ_TOPIC,
     "readTopic": _READ_TOPIC,
+    "tailTopic": _READ_TOPIC,
     "readEvents": _READ_TOPIC,
     "findMessages": _FIND,
     "listTraces": _LIST,

@@ -19,6 +19,9 @@ class HttpLimits:
     messages_max: int = 100_000
     """Messages in one JSON publish: what 16 MiB of small ones come to."""
     connections_max: int = 8192
+    keeps_known: bool = True
+    """Idle connections whose clients have shown that they may come in make no room for others. Of
+    processes on one directory they do: all are one user's."""
     connections_per_address_max: int = 4096
     """High, because an ingress is one address; an IPv6 /64 is one."""
     tls_handshake_s: float = 10.0
@@ -44,6 +47,9 @@ class HttpLimits:
     """How long a request whose body is here, or arrives, waits in line for room in memory: so long
     do a few dozen publishes of a holder before it take; then 429."""
     long_poll_s_max: float = 60.0
+    tail_keepalive_s: float = 10.0
+    """How long a tail says nothing: as often it looks whether its reader's key still holds, and
+    whether the topic has more partitions. Proxies cut what is silent for 30 s and longer."""
     append_deadline_s: float = 15.0
     """Half of the 30 s that GoQueue's clients wait."""
     read_records_default: int = 100

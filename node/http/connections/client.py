@@ -27,6 +27,10 @@ class Client(Protocol):
         """It has taken so much of its answer."""
         ...
 
+    def went_on(self) -> None:
+        """It has taken some of an answer without end: it does not stand still."""
+        ...
+
     def waited(self, seconds: float) -> None:
         """It had to wait for the next piece: that is not its time."""
         ...
@@ -91,6 +95,9 @@ class LocalClient:
         return bool(self._held)
 
     def took(self, size: int) -> None:
+        return None
+
+    def went_on(self) -> None:
         return None
 
     def waited(self, seconds: float) -> None:

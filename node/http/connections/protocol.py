@@ -130,6 +130,10 @@ class Connection(RequestHandler):
             self.taken_by_s = self._loop.time() + limits.write_stall_s
         self.taken_by_s += size / limits.answer_bytes_per_s_min
 
+    def went_on(self) -> None:
+        """The client has taken some of an answer without end."""
+        self.stalled_since_s = 0.0
+
     def waited(self, seconds: float) -> None:
         """The client had to wait for the next piece: that is not its time."""
         self.taken_by_s += seconds

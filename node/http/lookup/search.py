@@ -124,7 +124,7 @@ def search_filter(call: Call) -> SearchFilter:
         message_id=message_id,
         trace_id=parse_trace_id(trace_id) if trace_id is not None else None,
         key=key_of(Message(key=query.get("key"), key_encoding=query.get("key_encoding"))),
-        headers=_headers(call),
+        headers=headers_of(call),
         from_ms=parse_time_ms(query[begin], begin) if query.get(begin) else None,
         to_ms=parse_time_ms(query[end], end) if query.get(end) else None,
         partition=None if partition is None else call.query_int("partition", 0, 0, PARTITIONS_MAX),
@@ -209,7 +209,9 @@ def below_of(text: str, topic: str | None) -> dict[Place, int] | None:
     return found
 
 
-def _headers(call: Call) -> list[tuple[str, bytes]]:
+def headers_of(call: Call) -> list[tuple[str, bytes]]:
+    """The query's `header` fields, NAME:VALUE each. Raises BadRequest."""
+    _ = call.query  # it is checked as it is first read
     found: list[tuple[str, bytes]] = []
     for text in _values(call.request.raw_path, "header"):
         name, separator, value = text.partition(":")

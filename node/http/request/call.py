@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_plus
@@ -56,6 +56,18 @@ class FrontMetrics(Protocol):
         the one that the request is part of."""
         ...
 
+    def tails_open(self, count: int) -> None:
+        """So many are open now."""
+        ...
+
+    def tail_sent(self, topic: str, messages: int) -> None:
+        """Messages were sent to a reader."""
+        ...
+
+    def tail_read(self, reader: str) -> None:
+        """A partition was read: `shared`, for all at its end, or `own`, for one behind it."""
+        ...
+
     async def look(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, or in OpenMetrics' for whom that header wants it;
         and the content type."""
@@ -70,8 +82,25 @@ class NoMetrics:
     ) -> None:
         return None
 
+    def tails_open(self, count: int) -> None:
+        return None
+
+    def tail_sent(self, topic: str, messages: int) -> None:
+        return None
+
+    def tail_read(self, reader: str) -> None:
+        return None
+
     async def look(self, accept: str = "") -> tuple[bytes, str]:
         return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Tails(Protocol):
+    """Who serves tails: `node.http.tail.stream`."""
+
+    async def answer(self, call: Call, topic: str) -> web.Response:
+        """A stream of the topic's messages, as the query asks for it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -94,12 +123,22 @@ class Shared:
     slices: Slices = field(default_factory=Slices)
     worker: Worker = field(default_factory=Worker)
     turn: OneTurn = field(default_factory=OneTurn)
+    tails: Tails = field(init=False)
 
 
 class Call:
     """One request on its way through a handler."""
 
-    __slots__ = ("_owner", "_query", "broker", "params", "principal", "request", "shared")
+    __slots__ = (
+        "_owner",
+        "_query",
+        "broker",
+        "params",
+        "principal",
+        "readmit",
+        "request",
+        "shared",
+    )
 
     def __init__(
         self,
@@ -115,6 +154,8 @@ class Call:
         """Whose key the request came with; None where authentication is off, or nobody is asked."""
         self.broker: Broker = broker_for(shared.broker, principal)
         """The node's, as far as the key reaches."""
+        self.readmit: Callable[[], Awaitable[object]] | None = None
+        """Lets whoever asks in once more, or raises; None where nobody is asked."""
         self._query: dict[str, str] | None = None
         self._owner: Owner | None = None
 
@@ -134,6 +175,12 @@ class Call:
         self.principal, self.broker = principal, broker_for(self.shared.broker, principal)
         self._owner = None
         self.stand_in_line()
+
+    async def admit_again(self) -> None:
+        """For what lasts longer than a request: raises Unauthenticated or Forbidden where the key
+        has ended meanwhile."""
+        if self.readmit is not None:
+            await self.readmit()
 
     def stand_in_line(self) -> None:
         """What is long of this task's work is done in the turns of whoever asks."""

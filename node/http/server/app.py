@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from aiohttp import HttpVersion10, web
@@ -39,6 +40,7 @@ from node.http.request.answers import finished
 from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.server.local import LocalAnswer, local_request, whole
 from node.http.server.routes import ROUTES
+from node.http.tail.stream import Tails
 from node.http.text.errors import encode_error, error_answer
 from node.http.text.router import Router, path_of
 
@@ -101,6 +103,7 @@ class HttpFront:
         self._shared.budgets = self.budgets
         self._shared.slices = Slices(quick=self._limits.quick_handover)
         self._shared.worker = Worker(quick=self._limits.quick_handover)
+        self._tails = self._shared.tails = Tails(broker.records, self.budgets, self._metrics)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
@@ -141,8 +144,9 @@ class HttpFront:
         self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
     def begin_stop(self) -> None:
-        """Fail readiness and end long polls; requests are still served."""
+        """Fail readiness, end long polls and tails; requests are still served."""
         self._shared.stopping.set()
+        self._tails.wake()
 
     async def stop(self) -> None:
         """Stop listening, let requests in progress finish within `drain_s`, close connections."""
@@ -155,6 +159,7 @@ class HttpFront:
             self._server.pre_shutdown()
             await self._server.shutdown(self._limits.drain_s)
         await self._shared.turn.stop()
+        await self._tails.stop()
         self._listener = self._server = None
 
     async def admit(self, accepted: socket.socket) -> None:
@@ -233,6 +238,7 @@ class HttpFront:
                 template, operation = route.path, route.operation
                 principal = await self._authenticator.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
+                call.readmit = partial(self._authenticator.admit, request, operation, params)
                 call.stand_in_line()
                 answer = await finished(call, await route.handler(call))
         except GoQueueError as error:
@@ -243,8 +249,9 @@ class HttpFront:
         except Exception:
             log.exception("request failed", extra={"request_id": request_id, "route": template})
             answer = error_answer(ServerError(), {"request_id": request_id})
+        # the client may come in: its connection makes no room for others
         if principal is not None or (answer.status < 400 and not self._authenticator.is_locked):
-            _known(request)
+            client_of(request).is_known = self._limits.keeps_known
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
         if self._authenticator.addresses.is_https(request):
@@ -274,11 +281,6 @@ class HttpFront:
             return web.Response(status=204, headers={"Allow": METHODS})
         found, _ = self._router.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
-
-
-def _known(request: web.BaseRequest) -> None:
-    """The client may come in: its connection makes no room for others."""
-    client_of(request).is_known = True
 
 
 def _trace_id(traceparent: str) -> str:

@@ -122,6 +122,7 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
         **_security(policy),
         "operationId": route.operation + suffix,
         "summary": route.summary,
+        **({"description": route.events} if route.events else {}),
         "responses": {
             str(route.status): {"description": "done", **_content_out(route, schemas)},
             **_plan_out(route, schemas),
@@ -173,6 +174,8 @@ def alternatives(told: Any) -> tuple[Any, ...]:
 
 
 def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if route.events:
+        return {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
     if route.response is None:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
     found = [schemas.get(one, {"type": "object"}) for one in alternatives(route.response)]

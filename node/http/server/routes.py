@@ -30,6 +30,7 @@ from node.http.queue import stats as queue_stats
 from node.http.queue.dead_topic import dead_or
 from node.http.request.call import Call
 from node.http.server import openapi
+from node.http.tail import stream
 from node.http.topics import archived, compaction
 from node.http.topics import as_queue as topic_queue
 from node.http.topics import catalog as topics
@@ -52,6 +53,7 @@ class Route:
 
     `plan` is what a dry run answers, with 200, where that is another type. `nothing` says when
     the answer is 204, which has no body.
+    `events` describes a stream of server-sent events, which the answer is then.
     """
 
     method: str
@@ -67,6 +69,7 @@ class Route:
     batch_out: bool = False
     plan: Any = None
     nothing: str = ""
+    events: str = ""
 
 
 _LIMIT = Query("limit", "integer", "messages in one answer; at most 1000, more in batches")
@@ -88,6 +91,16 @@ _READ = (
     *_VISIBLE,
     Query("current", "boolean", "end_offset as of a moment after the question, or stale"),
     _DEAD_GROUP,
+)
+_TAIL = (
+    Query("partition", "integer", "only this partition; else all, 256 at most"),
+    Query("offset", "string", "where to begin: latest (the default), earliest, or an offset"),
+    Query("offsets", "string", "where to begin, by partition: 0:12,1:7, as an event's id has it"),
+    Query("from_time", "string", "not before this log time, RFC 3339 or epoch milliseconds"),
+    Query("key", "string", "only messages with this key"),
+    Query("key_encoding", "string", "base64 where the key is given so"),
+    Query("header", "string", "only messages with this header, NAME:VALUE; several are all meant"),
+    Query("wait", "string", "end once no message came for so long: 5s or milliseconds"),
 )
 _EVENTS = (
     Query("after", "integer", "events of the log's entries after this one; 0, the default: all"),
@@ -204,6 +217,9 @@ ROUTES: tuple[Route, ...] = (
           "Read all partitions, merged by log time", response=read.TopicMessagesAnswer,
           query=(_LIMIT, _FROM, _TO, *_VISIBLE, _DEAD_GROUP,
                  Query("offsets", "string", "where to go on: 0:12,1:7, from next_offsets"))),
+    Route("GET", _TOPIC + "/tail", stream.tail, "tailTopic",
+          "Follow a topic as it is written, as server-sent events", query=_TAIL,
+          events=stream.TEXT),
     Route("GET", "/messages", searching.search, "findMessages",
           "Find messages by id, trace id, key, header, time and state",
           response=searching.FoundAnswer, query=(

@@ -104,6 +104,12 @@ class SegmentFollower(ABC, Generic[F, R]):
         return self._whole == self._position()
 
     @property
+    def sees_all(self) -> bool:
+        """Whether all that the log holds is applied and in segments: more will be there only once
+        something is appended."""
+        return self._position()[:2] == (self._log.last_index, self._log.last_index)
+
+    @property
     def is_due(self) -> bool:
         """Whether enough has come since all was followed, or something a while after that."""
         if self.is_current:

@@ -247,11 +247,11 @@ def committed_here(raft: RaftHost, partition_id: PartitionId) -> Index | None:
 
 
 def behind_here(raft: RaftHost) -> list[tuple[PartitionId, NodeId]]:
-    """Of the groups led here, the replicas that need entries which the log no longer has."""
+    """Of the groups led here, the replicas that need entries which the log no longer has. A group
+    that has one does not rest."""
     return [
         (raft_group.id, peer.node)
-        for raft_group in raft.raft_groups()
-        if raft_group.is_leader
+        for raft_group in raft.leading()
         for peer in raft_group.peers.values()
         if peer.behind and peer.connected
     ]

@@ -71,10 +71,10 @@ class Healer:
 
     async def heal(self) -> None:
         """One round over all damaged logs."""
-        for partition_id in self._store.partition_ids():
+        for partition_id in sorted(self._store.damaged_ids):
+            if partition_id not in self._store.damaged_ids:
+                continue  # it was removed, or copied, while others were healed
             log = self._store.partition_log(partition_id)
-            if log.damaged is None:
-                continue
             self._on_damaged(partition_id)
             try:
                 is_whole = await self._heal(log)

@@ -200,9 +200,13 @@ def test_a_section_by_another_command_outlives_a_new_report(tmp_path: Path) -> N
     report.write(path, "python -m benchmarks", 1.0)
     other.write_section("Spark", "What it is.", path, "python -m benchmarks.spark_read", 1.0)
     other.write_section("Spark", "What it is.", path, "python -m benchmarks.spark_read", 1.0)
+    other.add("Small", Row("put", 3.0, "/s"))
+    other.write_section("Small", "What that is.", path, "python -m benchmarks.directory", 1.0)
+    other.write_section("Spark", "What it is.", path, "python -m benchmarks.spark_read", 1.0)
     report.write(path, "python -m benchmarks", 1.0)
 
     text = path.read_text()
+    assert (text.count("## Small"), text.count("| put | 3 /s"), text.count("| read |")) == (1, 1, 1)
     assert text.count("## One") == text.count("## Spark") == 1
     assert (
         text.index("## Missed targets") < text.index("## Spark") < text.index("| read | 2 rows/s")

@@ -17,6 +17,7 @@ PROGRAM = ".venv/bin/goqueue-cli "
 NOT_OF_A_QUEUE = {"config", "generate", "dev", "serve", "cluster", "version", "trace"} | {
     "key",
     "audit",
+    "local",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -584,3 +585,24 @@ def test_answers_to_this_nodes_own_beats_are_no_word_of_the_leader_that_it_follo
     assert host is not None and host.raft_group(OTHER).is_leader
     assert not cluster.raft_group(follower).state.resting
     assert cluster.raft_group(follower).timer.leader_heard_at > cluster.time.now() - 0.5
+
+
+def test_a_leader_whose_follower_never_rests_asks_it_less_and_less_often() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    damaged = cluster.nodes[next(name for name in cluster.nodes if name != leader)]
+    damaged.raft_group.state.log.quarantine(1, 1, "by this test")  # type: ignore[attr-defined]
+    host, roused = cluster.nodes[leader].host, list[float]()
+    assert host is not None
+    host.on_roused = lambda _id: roused.append(cluster.time.now())
+
+    cluster.propose(b"two")
+    cluster.settle(200.0)
+    pauses = [round(later - earlier, 3) for earlier, later in pairwise(roused[1:])]
+    assert len(pauses) <= 8, "not every 1.2 s"
+    assert pauses == sorted(pauses) and pauses[-1] > 60
+
+    asked = len(roused)
+    cluster.propose(b"three")
+    cluster.settle(2 * REST_S)
+    assert len(roused) > asked, "what comes next is asked about as soon as ever"

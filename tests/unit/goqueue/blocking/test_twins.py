@@ -12,7 +12,7 @@ from goqueue import Admin, AsyncAdmin, AsyncClient, Client
 from goqueue.api.moved import MOVED
 
 NOBODY = "http://127.0.0.1:1"
-BATCHES = {"pages", "runs", "replay_runs", "events_pages"}
+BATCHES = {"pages", "runs", "tail_runs", "replay_runs", "events_pages"}
 """What the asynchronous client has besides, for programs that read much."""
 BENEATH = {"known_topics", "transport"}
 INSIDE = {"receive": {"settler", "timeout_s"}}

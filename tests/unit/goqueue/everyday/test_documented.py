@@ -46,15 +46,16 @@ def test_the_first_example_needs_no_server(tmp_path: Path) -> None:
     [
         (0, "resize 1.png 1\nQueueStats(size=3, ready=0, in_flight=0, waiting=2, delayed=1,"),
         (1, "a\nb\n2 done\n"),
-        (2, "800\n"),
-        (3, "QueueStats(size=3,"),
-        (4, "['PUBLISHED', "),
-        (5, ""),
+        (2, ""),
+        (3, "800\n"),
+        (4, "QueueStats(size=3,"),
+        (5, "['PUBLISHED', "),
+        (6, ""),
     ],
 )
 def test_the_guides_programs_do_what_it_says(number: int, said: str, tmp_path: Path) -> None:
     found = programs("docs/guides/directory.md")
-    assert len(found) == 6
+    assert len(found) == 7
     program = found[number]
     if 'mode="r"' in program:
         run(found[0], tmp_path)

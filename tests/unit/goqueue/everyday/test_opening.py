@@ -23,6 +23,7 @@ from goqueue.errors import (
 )
 from goqueue.everyday import targets
 from goqueue.local import directory as local
+from goqueue.local import unix_socket
 from log.config import StorageConfig
 from log.disk.files import OsDisk
 from log.store.directory import Store
@@ -299,6 +300,29 @@ def test_another_users_socket_is_not_asked(jobs: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         with pytest.raises(goqueue.errors.Forbidden, match="another user"):
             goqueue.open(jobs)
+
+
+def test_each_connection_to_the_owner_is_looked_at(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with goqueue.open(jobs) as owner, goqueue.open(jobs) as other:
+        owner.publish("orders", "hello")
+        assert other.topic("orders").total_messages == 1
+        monkeypatch.setattr(unix_socket, "is_own_user", lambda _socket: False)
+        other._thread.run(close_connections(other))
+        with pytest.raises(goqueue.errors.Forbidden, match="another user"):
+            other.topic("orders", current=True)
+
+
+async def close_connections(client: goqueue.Client) -> None:
+    """The next request makes a new one."""
+    channel = client._twin._transport._channel
+    assert isinstance(channel, local.DirectoryChannel)
+    place = channel._place
+    assert isinstance(place, local._Others)
+    session, place._channel._session = place._channel._session, None
+    assert session is not None
+    await session.close()
 
 
 def test_a_directory_that_a_server_has_is_the_servers(

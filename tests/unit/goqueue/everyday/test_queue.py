@@ -21,6 +21,7 @@ from goqueue.errors import (
     Closed,
     Empty,
     NotInFlight,
+    PayloadTooLarge,
     SettleFailed,
     TopicExists,
     UnknownTopic,
@@ -72,6 +73,35 @@ def test_items_come_first_in_first_out_and_once(jobs: Queue[Any]) -> None:
     assert drained(jobs) == ["job 1", "job 2", "job 3", "job 4"]
     assert jobs.empty()
     assert jobs.client.partitions(jobs.topic)[0].next == 5
+
+
+def test_what_is_put_together_is_put_as_a_whole_or_not_at_all(target: str) -> None:
+    with Queue[Any](target, "together", partitions=3) as jobs:
+        stored = jobs.put_many(["a", b"b", "c"])
+        assert [one.offset for one in stored] == [0, 1, 2]
+        assert len({one.partition for one in stored}) == 1
+
+        with pytest.raises(BadRequest):
+            jobs.put_many(["d", 5])
+        with pytest.raises(PayloadTooLarge, match="the topic's 1048576 bytes"):
+            jobs.put_many([b"e", bytes((1 << 20) + 1)])
+        with pytest.raises(PayloadTooLarge, match="at most 100000 and 15728640"):
+            jobs.put_many([b"f"] * 100_001)
+        with pytest.raises(PayloadTooLarge) as told:
+            jobs.put_many([bytes(1 << 20)] * 15)
+        assert told.value.data["limit"] == 15 << 20
+        assert jobs.put_many([]) == []
+        assert jobs.size() == 3
+
+
+def test_a_queue_says_how_durable_it_is(target: str) -> None:
+    with Queue[str](target, "fast", durability="turbo") as fast, Queue[str](fast.client) as safe:
+        assert fast.put("a").durability == "relaxed"
+        assert {one.durability for one in fast.put_many(["b", "c"])} == {"relaxed"}
+        fast.sync()
+        assert safe.put("a").durability == "majority"
+        with pytest.raises(BadRequest, match="want safe or turbo"):
+            Queue(fast.client, "other", durability="quick")  # type: ignore[arg-type]
 
 
 def test_bytes_and_str_come_as_they_were_put(jobs: Queue[Any]) -> None:

@@ -145,6 +145,52 @@ def test_relaxed_appends_are_written_at_once_and_synced_within_the_interval() ->
     assert both.synced
 
 
+def test_a_relaxed_entry_of_a_strict_group_counts_once_it_is_written_and_all_before_it_counts() -> (
+    None
+):
+    disk = MemoryDisk()
+    store = open_store(disk, replace(SMALL, wal_file_bytes=1 << 16, relaxed_sync_ms=50))
+    group = group_of(store, GROUP)
+    flush(store)
+
+    append(group)
+    job = store.take_flush(1000)
+    assert job is not None
+    group.append([entry(group.last_index + 1)], relaxed=True)
+    job.sync()
+    store.complete_flush(job)
+    assert (job.synced, group.durable_index) == (True, 1)
+
+    assert (write(store, 1001).synced, group.durable_index) == (False, 2)
+    append(group)
+    assert group.durable_index == 2
+    job = store.take_flush(1002)
+    assert job is not None
+    assert job.synced
+    group.append([entry(group.last_index + 1)], relaxed=True)
+    assert group.durable_index == 2
+    job.sync()
+    store.complete_flush(job)
+    assert group.durable_index == 3
+    cut = open_store(disk.crash(random.Random(1), keep=0.0), SMALL)
+    assert group_of(cut, GROUP).last_index == 3
+
+
+def test_no_more_than_so_many_relaxed_bytes_are_unsynced() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, replace(SMALL, wal_file_bytes=1 << 20, relaxed_sync_bytes=1000))
+    group = group_of(store, GROUP)
+    group.relaxed = True
+    flush(store)
+
+    synced = []
+    for _ in range(5):
+        append(group, size=300)
+        synced.append(write(store, 1000).synced)
+
+    assert synced == [False, False, True, False, False]
+
+
 def test_each_relaxed_group_is_synced_within_its_own_interval() -> None:
     store = open_store(MemoryDisk(), replace(SMALL, wal_file_bytes=1 << 16, relaxed_sync_ms=50))
     slow, quick = group_of(store, GROUP), group_of(store, OTHER)

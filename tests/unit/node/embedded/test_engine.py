@@ -12,11 +12,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from goqueue.wire.errors import GoQueueError, Unavailable
 from log.disk.files import OsDisk, SyncFailed
+from node import assembly, factories
+from node.embedded import engine as embedded
 from node.embedded.engine import DirectoryFailed, Engine, open_engine
 from node.embedded.settings import embedded_config
 
@@ -235,6 +238,134 @@ def test_a_forked_child_holds_neither_lock_nor_socket(directory: str, tmp_path: 
         os.close(end)
         os.waitpid(child, 0)
         os.close(ended)
+
+
+def test_a_forked_child_keeps_no_connection_of_its_parents_engine_open(
+    directory: str, tmp_path: Path
+) -> None:
+    engine = open_engine(directory)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "s"))
+    listening.listen()
+    engine.serve(listening, lambda _: True)
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(30)
+    client.connect(str(tmp_path / "s"))
+    client.sendall(b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert client.recv(12) == b"HTTP/1.1 200"
+    own = f"socket:[{os.fstat(client.fileno()).st_ino}]"
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        found = [_target(link) for link in Path("/proc/self/fd").iterdir()]
+        os.write(tell, json.dumps([name for name in found if name.startswith("socket:")]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    inherited = json.loads(os.read(told, 1 << 16))
+    accepted = {
+        f"socket:[{os.fstat(one.fileno()).st_ino}]" for one in engine._accepted if one.fileno() >= 0
+    }
+    engine.close()
+    for end in (told, tell):
+        os.close(end)
+    client.close()
+
+    assert len(accepted) == 1
+    assert own in inherited
+    assert not accepted & set(inherited)
+
+
+def test_a_fork_while_a_directory_is_being_opened_waits_and_holds_no_lock(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+    opened = embedded.open_store
+
+    def slow(*given: Any, **options: Any) -> Any:
+        store = opened(*given, **options)
+        opening.set()
+        go_on.wait(30)
+        return store
+
+    monkeypatch.setattr(embedded, "open_store", slow)
+    engines: list[Engine] = []
+    thread = threading.Thread(target=lambda: engines.append(open_engine(directory)))
+    thread.start()
+    assert opening.wait(30)
+    threading.Timer(0.01, go_on.set).start()  # the fork is waiting by then, or comes later: both do
+    ended, end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(end)
+        os.read(ended, 1)
+        os._exit(0)
+    try:
+        thread.join()
+        engines[0].close()
+        monkeypatch.undo()
+        open_engine(directory).close()  # while the child lives
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        os.close(ended)
+
+
+def test_idle_connections_of_one_process_make_room_for_another(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factories, "LOCAL_CONNECTIONS_MAX", 2)
+    engine = open_engine(directory)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "s"))
+    listening.listen()
+    engine.serve(listening, lambda _: True)
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(4)]
+    try:
+        for client in clients:
+            client.settimeout(30)
+            client.connect(str(tmp_path / "s"))
+            client.sendall(b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    finally:
+        for client in clients:
+            client.close()
+        engine.close()
+
+
+class StandingDisk(OsDisk):
+    """The machine's, until its syncs do not come back."""
+
+    def __init__(self) -> None:
+        self.stands = False
+        self.waiting = threading.Event()
+        self.go_on = threading.Event()
+
+    def fdatasync(self, handle: int) -> None:
+        if self.stands:
+            self.waiting.set()
+            self.go_on.wait(60)
+        super().fdatasync(handle)
+
+
+def test_while_a_sync_stands_still_nobody_else_gets_the_directory(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "STOP_PART_S", 0.05)
+    disk = StandingDisk()
+    engine = Engine(directory, disk)
+    engine.open()
+    publish(engine, "before")
+    disk.stands = True
+    body = b'{"messages": [{"value": "during", "partition": 0}]}'
+    engine.ask("POST", "/v1/topics/orders/messages", JSON, body)
+    assert disk.waiting.wait(30)
+
+    engine.close()  # ends, though the sync does not
+    with pytest.raises(GoQueueError) as locked:
+        open_engine(directory)
+    disk.go_on.set()
+
+    assert locked.value.code == "directory_locked"
 
 
 def test_the_hosts_loop_may_stand_still(engine: Engine) -> None:

@@ -60,6 +60,7 @@ publishBase64           AP--    topic
 publishRecordBatches    AP--    topic
 readPartition           A-CR    topic
 readTopic               A-CR    topic
+tailTopic               A-CR    topic
 findMessages            A-CR    seen
 listTraces              A-CR    seen
 searchTraces            A-CR    seen
@@ -192,6 +193,7 @@ OWN_BODIES: dict[str, Any] = {
 """Where those of `test_openapi` name nothing, or another topic."""
 OWN_QUERIES = {
     "findMessages": "?key=k",
+    "tailTopic": "?wait=1ms&offset=earliest",
     "searchTraces": "?key=k",
     "getOffsets": f"?topic={TOPIC}",
     "listParkedKeys": f"?topic={TOPIC}",
@@ -202,6 +204,7 @@ SHOWN = {
     "listSchedules": SCHEDULE,
     "findMessages": SECRET,
     "readTopic": SECRET,
+    "tailTopic": SECRET,
     "stats": TOPIC,
     "getTrace": TOPIC,
 }

@@ -12,6 +12,7 @@ from goqueue.wire.types import Incarnation, NodeId, PartitionId, TopicId, Voter
 from node.metrics import Metrics
 from node.observe.replay_watch import STALLED_S, ReplayWatch
 from node.observe.status import LAGGING, UNDER_REPLICATED, NodeStatus
+from node.runtime.looks import Looks
 from node.runtime.loop_lag import LoopLag
 
 GROUP = PartitionId(TopicId(1, 7), 0)
@@ -31,15 +32,18 @@ def status(
 ) -> NodeStatus:
     """Of a node that leads one partition; `told` is by peers."""
     host = SimpleNamespace(id=GROUP, voters=replicas(voters), in_sync=in_sync.split, rests=False)
+    host.is_leader = True
     placement = SimpleNamespace(replicas=replicas(wanted), nodes=wanted.split())
     moving = SimpleNamespace(of=lambda _partition: moves or None)
     layout = SimpleNamespace(reassignments=moving, placement=lambda _group: placement)
-    state = SimpleNamespace(placement=lambda _group: placement, layout=layout)
+    state = SimpleNamespace(placement=lambda _group: placement, layout=layout, applied_index=1)
+    kept = SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False)
+    kept.looks, kept.find = lambda: Looks(kept.all), lambda _id: host
     parts: dict[str, Any] = {
         "config": SimpleNamespace(node_id="n1"),
-        "store": SimpleNamespace(partition_ids=list),
+        "store": SimpleNamespace(damaged_ids=set()),
         "cluster": SimpleNamespace(state=state, hellos=told or {}),
-        "replicas": SimpleNamespace(led=lambda: [host], all=lambda: [host], are_replaying=False),
+        "replicas": kept,
         "topology": None,
         "lag": None,
         "space": SimpleNamespace(room_bytes=0),
@@ -91,6 +95,22 @@ def test_peers_are_told_with_one_look_at_each_partition() -> None:
     one.hello()
 
     assert len(looks) == 1
+
+
+def test_a_partition_at_rest_is_looked_at_again_once_it_is_to_have_other_replicas() -> None:
+    one = status("n1 n2", "n1 n2", "n1 n2")
+    (host,) = one._replicas.led()
+    cast(Any, host).rests = True
+    assert one.hello()[UNDER_REPLICATED] == 0
+
+    state = cast(Any, one._cluster.state)
+    state.applied_index, wanted = 2, SimpleNamespace(replicas=replicas("n1 n2 n3"), nodes=["n3"])
+    state.placement = state.layout.placement = lambda _group: wanted
+    assert one.hello()[UNDER_REPLICATED] == 1
+    assert one.hello()[UNDER_REPLICATED] == 1, "until it has them"
+
+    cast(Any, host).voters, cast(Any, host).in_sync = wanted.replicas, "n1 n2 n3".split
+    assert one.hello()[UNDER_REPLICATED] == 0
 
 
 def test_a_node_is_behind_as_others_lead_and_tells_who_else_is() -> None:
@@ -215,7 +235,7 @@ def node_status(
             not_ready=lambda: None,
             is_newest=True,
         ),
-        "replicas": SimpleNamespace(not_caught_up=not_caught_up, replayed=0),
+        "replicas": SimpleNamespace(not_caught_up=not_caught_up, replayed=0, looks=lambda: None),
         "topology": None,
         "lag": lag or LoopLag(Metrics()),
         "space": None,

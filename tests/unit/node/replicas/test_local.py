@@ -44,6 +44,7 @@ class Group:
         self.id = id
         self.failed: Exception | None = None
         self.applied_index = 0
+        self.rests = self.is_ready_leader = False
         self.membership = SimpleNamespace()
 
 
@@ -107,6 +108,30 @@ class Node:
 
     def partition_id(self, number: int) -> PartitionId:
         return PartitionId(self.state.topics["t"].id, number)
+
+
+async def test_what_is_led_here_follows_roused_replicas_at_the_cost_of_these() -> None:
+    node = Node()
+    await node.replicas.reconcile(node.state)
+    first, second, third = node.replicas.all()
+    group = cast(Any, first.raft_group)
+    assert node.replicas.led() == []
+
+    for host in (first, second, third):
+        cast(Any, host.raft_group).rests = True
+    node.replicas.led()
+    cast(Any, third.raft_group).is_ready_leader = True  # a resting one is not asked
+    assert node.replicas.led() == []
+
+    node.replicas.roused(first.id)
+    group.is_ready_leader, group.rests = True, False
+    assert node.replicas.led() == [first]
+    group.rests = True
+    assert node.replicas.led() == node.replicas.led() == [first]
+
+    node.replicas.roused(first.id)
+    group.is_ready_leader = False
+    assert node.replicas.led() == []
 
 
 async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -> None:
@@ -284,7 +309,9 @@ async def test_a_node_that_leaves_hands_over_to_one_that_serves_at_once() -> Non
     )
     parts: dict[str, Any] = dict.fromkeys(("config", "flusher", "metrics"))
     parts["cluster"] = SimpleNamespace(raft_group=None)
-    parts["replicas"] = SimpleNamespace(led=lambda: [SimpleNamespace(raft_group=group)])
+    parts["replicas"] = SimpleNamespace(
+        led=lambda: [SimpleNamespace(raft_group=group)], looks=lambda: None
+    )
     replaying = {NodeId("n2")}
     maintenance = Maintenance(ME, **parts, should_lead=lambda node: node not in replaying)
 
@@ -320,7 +347,7 @@ async def test_a_topic_is_told_as_dirty_as_a_run_finds_it_and_clean_once_others_
 
     metrics = Metrics()
     parts: dict[str, Any] = {"config": None, "cluster": None, "flusher": None, "metrics": metrics}
-    parts["replicas"] = SimpleNamespace()
+    parts["replicas"] = SimpleNamespace(looks=lambda: None)
     maintenance = Maintenance(ME, **parts, should_lead=lambda _: True)
 
     assert await told_after([Partition()]) == 0.7

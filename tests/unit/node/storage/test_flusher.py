@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -38,6 +39,7 @@ async def flushing(
     disk: MemoryDisk,
     *,
     relaxed: bool = False,
+    on_loop: bool = False,
     checkpoint_interval_s: float = 60.0,
     config: StorageConfig | None = None,
 ) -> AsyncIterator[tuple[Store, PartitionLog, list[Exception]]]:
@@ -50,6 +52,7 @@ async def flushing(
         Metrics(),
         checkpoint_interval_s=checkpoint_interval_s,
         on_failure=failures.append,
+        on_loop=on_loop,
     )
     await flusher.start()
     try:
@@ -199,4 +202,43 @@ async def test_a_spill_that_met_a_full_disk_is_tried_again_while_nothing_is_appe
 
         disk.fault = None
         await eventually(lambda: log.spilled_index == 1)
+        assert failures == []
+
+
+async def test_the_loop_itself_syncs_where_it_keeps_nobody_waiting() -> None:
+    disk, threads = MemoryDisk(), set[str]()
+
+    def note(operation: str, path: str) -> None:
+        if operation in ("pwritev", "fdatasync"):
+            threads.add(threading.current_thread().name)
+
+    async with flushing(disk, on_loop=True) as (_, log, failures):
+        disk.fault = note
+        for index in range(1, 4):
+            log.append([entry(index)])
+            await eventually(lambda index=index: log.spilled_index == index)  # type: ignore[misc]
+            assert log.durable_index == index
+
+    assert threads == {threading.current_thread().name}
+    assert failures == []
+
+
+async def test_what_a_full_disk_refuses_the_loop_waits_with_the_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("node.storage.flusher.RETRY_S", 0.01)
+    disk = MemoryDisk()
+    async with flushing(disk, on_loop=True) as (store, log, failures):
+        await eventually(lambda: store.durable_lsn > 0)
+        disk.fault = lambda operation, path: (
+            OSError(errno.ENOSPC, "no space left on device") if "/wal" in path else None
+        )
+        log.append([entry(1)])
+        await eventually(lambda: store.stalled is not None)
+        assert log.durable_index == 0
+
+        disk.fault = None
+        await eventually(lambda: log.durable_index == 1 == log.spilled_index)
+        log.append([entry(2)])
+        await eventually(lambda: log.durable_index == 2 == log.spilled_index)
         assert failures == []

@@ -83,6 +83,7 @@ QUERIES = {
     "listDeadLetters": "?topic=orders",
     "countDeadLetters": "?topic=orders",
     "consume": "?group=workers",
+    "tailTopic": "?wait=1ms",
     "poll": f"?member_id={MEMBER}&timeout=1",
     "getAssignment": f"?member_id={MEMBER}",
 }
@@ -101,7 +102,8 @@ async def test_the_served_document_lists_every_route_under_both_prefixes(client)
 async def test_every_listed_operation_is_served(client, orders):
     for path, methods in document(ROUTES, "1")["paths"].items():
         for method in methods:
-            answer = await client(method.upper(), path.format(**PARAMETERS), {"value": "v"})
+            query = "?wait=1ms" * path.endswith("/tail")
+            answer = await client(method.upper(), path.format(**PARAMETERS) + query, {"value": "v"})
             assert answer.status != 405, path
             if answer.status == 404:
                 assert "no such route" not in answer.json["error"]

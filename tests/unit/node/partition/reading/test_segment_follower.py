@@ -8,6 +8,7 @@ import errno
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,7 @@ from node.partition.indexer import Indexer
 from node.partition.reading import segment_follower
 from node.partition.reading.message_entry_index import IndexBehind
 from node.partition.reading.search_hashes import PartitionHashes
+from node.runtime.looks import Looks
 
 SMALL = StorageConfig(watermark_percent=0, watermark_bytes=0, segment_bytes=2000)
 COUNT = 100
@@ -244,4 +246,5 @@ async def test_with_indexing_off_files_go_with_their_segments(
 
 def _indexer(*partitions: LoggedPartition, enabled: bool = True) -> Indexer:
     hosts = [cast(PartitionHost, partition) for partition in partitions]
-    return Indexer("timelines", lambda: hosts, lambda host: host.message_entries, enabled=enabled)
+    looks = cast(Looks[PartitionHost], SimpleNamespace(take=lambda: hosts, again=lambda _host: 0))
+    return Indexer("timelines", looks, lambda host: host.message_entries, enabled=enabled)

@@ -15,6 +15,7 @@ from goqueue.blocking.received import BlockingReceived
 from goqueue.local.directory import DirectoryChannel
 from goqueue.local.engine import Engine, EngineMessage, EngineSettled
 from goqueue.models.messages import Published
+from goqueue.models.options import Action, Position
 from goqueue.models.queued import Leased
 from goqueue.models.settles import Settled, SettleResult
 from goqueue.models.times import Duration, visibility_s
@@ -106,11 +107,11 @@ class AtHand:
     def settle_one(
         self,
         message: Leased,
-        action: str,
+        action: Action,
         *,
         reason: str = "",
         delay: Duration | None = None,
-        position: str | None = None,
+        position: Position | None = None,
         visibility: Duration | None = None,
     ) -> Settled:
         """What a message that came this way asks for. Raises its error."""

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from goqueue.tasks import TaskSet
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, OverBudget, ServerError
 from goqueue.wire.types import Offset
 from node.api.records import Records, Slice

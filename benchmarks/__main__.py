@@ -14,6 +14,7 @@ from benchmarks import (
     bare,
     floods,
     groups,
+    in_tests,
     lookups,
     one_node,
     peers,
@@ -37,6 +38,7 @@ PARTS = (
     "groups",
     "floods",
     "rest",
+    "tests",
 )
 
 
@@ -97,6 +99,8 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await floods.measure(run.report, run.folder, quick=run.quick)
     if "rest" in parts:
         await at_rest.measure(run.report, run.folder, 1000 if run.quick else 5000)
+    if "tests" in parts:
+        await asyncio.to_thread(in_tests.measure, run.report)
 
 
 async def measure_bare(run: Run) -> None:

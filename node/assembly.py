@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from node.factories import (
     raft_config,
     spans_of,
 )
+from node.groups.sessions import GroupSessions
 from node.http.budget.memory import Budgets
 from node.http.server.app import HttpFront
 from node.kubernetes.pod import Pod, PodParts, pod_of
@@ -88,7 +90,7 @@ BATCHES_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class NodeAssembly:
-    """A wired node; the parts that stopping in order needs by name."""
+    """A wired node; by name, the parts that stopping in order needs, and whoever moves its time."""
 
     services: ServiceStack
     front: HttpFront
@@ -98,6 +100,17 @@ class NodeAssembly:
     raft: RaftHost
     link: PeerLink
     metrics: Metrics
+    timed: TimedParts
+
+
+@dataclass(frozen=True, slots=True)
+class TimedParts:
+    """What does something at a time, or is still doing it."""
+
+    replicas: Replicas
+    sessions: GroupSessions
+    schedules: ScheduleRunner
+    flusher: Flusher
 
 
 class _Base:
@@ -119,9 +132,10 @@ class _Base:
         levels: Levels,
         on_outdated: Callable[[], None],
         clock: Clock,
+        rng: random.Random,
     ) -> None:
         self.levels, self.config, self.store, self.clock = levels, config, store, clock
-        self.rng = system_random()
+        self.rng = rng
         self.metrics = Metrics(config.limits.metric_series)
         self.me = own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
@@ -355,9 +369,11 @@ def assemble(
     levels: Levels | None = None,
     on_outdated: Callable[[], None] = lambda: None,
     clock: Clock | None = None,
+    rng: random.Random | None = None,
 ) -> NodeAssembly:
     """Wire a node over its open store, on the running loop; nothing is started yet."""
-    base = _Base(config, store, on_failure, levels or Levels(), on_outdated, clock or SystemClock())
+    clock, rng = clock or SystemClock(), rng or system_random()
+    base = _Base(config, store, on_failure, levels or Levels(), on_outdated, clock, rng)
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)
@@ -377,6 +393,7 @@ def assemble(
     front = front_of(config, broker, base.metrics, spans, ports, base.budgets)
     figures = _figures(base, groups, front, parts)
     pod = _pod(base, groups, broker, begin_anew)
+    schedules = ScheduleRunner(cluster, broker.records)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers, base.flusher.is_writing)),
@@ -401,7 +418,7 @@ def assemble(
             ("group_sessions", for_groups.sessions),
             ("group_signs", for_groups.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
-            ("schedules", ScheduleRunner(cluster, broker.records)),
+            ("schedules", schedules),
             *cluster_maintenance(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
@@ -412,7 +429,15 @@ def assemble(
         stop_timeout_s=STOP_PART_S,
     )
     return NodeAssembly(
-        services, front, groups.maintenance, status, broker, base.raft, base.link, base.metrics
+        services,
+        front,
+        groups.maintenance,
+        status,
+        broker,
+        base.raft,
+        base.link,
+        base.metrics,
+        TimedParts(replicas, for_groups.sessions, schedules, base.flusher),
     )
 
 
@@ -479,7 +504,8 @@ def _queue_base(
         link=base.link,
         background_tasks=background_tasks,
         finder=finder,
-        rng=base.rng,
+        # of its own: elections and links draw as the machine's time has it
+        rng=random.Random(base.rng.getrandbits(64)),
         metrics=base.metrics,
         wall_ms=base.clock.wall_ms,
         group_defaults=base.config.queue_defaults.group_settings(),

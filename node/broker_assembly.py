@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -69,7 +70,7 @@ def broker_of(
             base.node, base.partitions, own.flusher, base.link, voters=base.topology.replicas
         ),
         parts.requests,
-        base.rng,
+        random.Random(base.rng.getrandbits(64)),
         config.limits.read_bytes,
     )
     queue = queue_front(base, parts)

@@ -72,6 +72,8 @@ class RaftHost:
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
+        self.forgives = True
+        """Whether a timer that comes late means that the node stood still: not where time leaps."""
         self._forgives_from = -NEVER
         self._stopped = False
         store.on_durable = self.on_durable
@@ -305,7 +307,7 @@ class RaftHost:
         self._timer, self._timer_at = None, NEVER
         if self._stopped:
             return
-        if late > self.config.heartbeat_s and now >= self._forgives_from:
+        if self.forgives and late > self.config.heartbeat_s and now >= self._forgives_from:
             # Not again and again: a node that always stalls must not keep a dead leader.
             self._forgives_from = now + 2 * self.config.election_max_s
             logger.warning("the loop was stalled for %.3f s", late)

@@ -11,6 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+pytest_plugins = ["goqueue.testing.plugin", "pytester"]
+
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 

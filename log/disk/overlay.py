@@ -175,6 +175,9 @@ class OverlayDisk:
             if not self._is_below(path):
                 self._made.add(path)
 
+    def make_directory(self, path: str) -> None:
+        self.make_directories(path)
+
     def sync_directory(self, path: str) -> None:
         return None
 

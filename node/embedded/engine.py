@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.errors import SnapshotUnreadable
@@ -32,12 +34,15 @@ from node.embedded.desk import Desk
 from node.embedded.handed import Handed, Hatch
 from node.embedded.settings import embedded_config
 from node.http.server.local import LocalAnswer
+from node.runtime.clock import Clock
 from node.runtime.logger import get_logger
 from node.runtime.stored_level import OtherLevel, stored_levels
 from node.server import open_store
 
 if TYPE_CHECKING:
     from node.embedded.reading import Reader
+
+T = TypeVar("T")
 
 READY_S = 30.0
 LOOK_S = 0.002
@@ -47,8 +52,6 @@ LEAVE_S = 3.0
 ACCEPT_PAUSE_S = 0.1
 DRAIN_S = 5.0
 """How long `close` waits for what the desk has under way, at most."""
-
-T = TypeVar("T")
 
 _log = get_logger("embedded")
 logging.getLogger("raft").addHandler(logging.NullHandler())  # a busy host stalls it: no news
@@ -67,16 +70,36 @@ class OtherVersion(Conflict):
     code = "other_version"
 
 
+@dataclass(frozen=True, slots=True)
+class EngineTime:
+    """What an engine takes for time: the loop of its thread, and its node's clock, the machine's
+    if None."""
+
+    make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
+    clock: Clock | None = None
+
+
 class Engine:
     """A node over one directory, open from `open` to `close`."""
 
-    def __init__(self, directory: str, disk: Disk | None = None) -> None:
-        """Opens nothing. `disk` is the machine's file system if not given."""
+    def __init__(
+        self,
+        directory: str,
+        disk: Disk | None = None,
+        *,
+        time: EngineTime | None = None,
+        settings: Mapping[str, object] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Opens nothing. `disk` is the machine's file system if not given, `time` its clock;
+        `settings` are a node's, beside those of every embedded one."""
         self.directory = os.path.abspath(directory)
         self.failure: GoQueueError | None = None
         """Why nothing is done any more, once a write or sync has failed."""
         self._disk = disk or OsDisk()
-        self._config = embedded_config(self.directory)
+        self._config = embedded_config(self.directory, settings)
+        self._time = time or EngineTime()
+        self._rng = rng
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="goqueue-engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,9 +140,12 @@ class Engine:
         """The answer to a request; `target` is the quoted path with its query. Cancelled, it has
         hung up. Fails with `DirectoryFailed` where the disk does meanwhile. Raises Unavailable
         after `close`."""
+        return self.run(self.answered(method, target, headers, body))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The result of what is done on the node's loop. Raises as `ask`."""
         loop = self._loop
         assert loop is not None, "it is not open"
-        work = self._asked(method, target, headers, body)
         try:
             return asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop has ended
@@ -187,6 +213,12 @@ class Engine:
             self._thread.join()
         _OPEN.discard(self)
 
+    @property
+    def node(self) -> NodeAssembly:
+        """Of the open engine; its parts are asked on its loop only."""
+        assert self._node is not None, "it is not open"
+        return self._node
+
     def forget(self) -> None:
         """In a forked child: let go of the lock and sockets that came along, which else would stay
         when the parent is gone. Nothing of the engine runs here."""
@@ -201,7 +233,7 @@ class Engine:
     def _run(self) -> None:
         try:
             # not the loop that the host's policy makes
-            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            with asyncio.Runner(loop_factory=self._time.make_loop) as runner:
                 runner.run(self._live())
         except BaseException as error:  # noqa: BLE001 - told to who opens
             if not self._opened.done():
@@ -245,7 +277,13 @@ class Engine:
             refuse_damage(self.directory, store, self._disk)
             open_listener.remember(config, self._disk)
             node = assemble(
-                config, store, on_failure=self._failed, levels=levels, on_outdated=self._outdated
+                config,
+                store,
+                on_failure=self._failed,
+                levels=levels,
+                on_outdated=self._outdated,
+                clock=self._time.clock,
+                rng=self._rng,
             )
         except BaseException:
             store.close()
@@ -277,9 +315,10 @@ class Engine:
 
     # its loop
 
-    async def _asked(
+    async def answered(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> LocalAnswer:
+        """As `ask`, on the node's loop."""
         if self.failure is not None:
             raise self.failure
         node, task = self._node, asyncio.current_task()

@@ -6,6 +6,7 @@ The environment is the program's, and so are `GOQUEUE_*` in it: none of them is 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from node.config.file import load_config
@@ -18,9 +19,9 @@ RESERVE_BYTES = 64 * MIB
 """Of free space, below which publishes are refused; no share of a disk that is the program's."""
 
 
-def embedded_config(directory: str) -> NodeConfig:
-    """Of the node in this directory. It has the name that `goqueue --data DIR` gives its node, so
-    that a server goes on as the voter that it is."""
+def embedded_config(directory: str, settings: Mapping[str, object] | None = None) -> NodeConfig:
+    """Of the node in this directory, with further `settings`. It has the name that
+    `goqueue --data DIR` gives its node, so that a server goes on as the voter that it is."""
     config = load_config(
         env={},
         overrides={
@@ -32,6 +33,7 @@ def embedded_config(directory: str) -> NodeConfig:
             "storage.reserveBytes": RESERVE_BYTES,
             "storage.reservePercent": 0,
             "http.console": False,
+            **(settings or {}),
         },
     )
     return dataclasses.replace(config, embedded=True)

@@ -149,6 +149,29 @@ class GroupSessions:
             return LOOK_S
         return min(LOOK_S, max(LOOK_MIN_S, (wake_ms - now_ms) / 1000))
 
+    def wake(self) -> None:
+        """Look now."""
+        self._looks.wake()
+
+    def next_ms(self) -> int | None:
+        """The log time at which there is something to do next, if nothing happens before."""
+        now_ms = self._cluster.led_time_ms()
+        return None if now_ms is None else self._led(now_ms).next_wake_ms(now_ms)
+
+    def has_members(self, group: int) -> bool:
+        membership = self._memberships().get(group)
+        return membership is not None and bool(membership.members)
+
+    def leaps(self, now_ms: int, *, heard: bool) -> None:
+        """Log time is about to leap to this one, though nobody stood still: members that are silent
+        then were silent all the time, unless they are all `heard` of."""
+        if self._coordinator is None or self._cluster.led_time_ms() is None:
+            return
+        self._looked_ms = now_ms
+        for group, membership in self._memberships().items() if heard else ():
+            for member in membership.members:
+                self._coordinator.heard(group, member, now_ms)
+
     async def settled(self) -> None:
         """Wait until nothing is under way."""
         await self._task_set.settled()

@@ -101,9 +101,8 @@ class Metrics:
         slice."""
         form = accepted(accept)
         async with self._looking:
-            loop = asyncio.get_running_loop()
             told_s, body = self._kept.get(form.content_type, (-KEPT_S, b""))
-            if loop.time() - told_s < KEPT_S and body:
+            if time.monotonic() - told_s < KEPT_S and body:
                 return body, form.content_type
             began, worst_s = time.perf_counter(), 0.0
             slice_began, parts = began, list[bytes]()
@@ -121,7 +120,7 @@ class Metrics:
                 body = await asyncio.to_thread(b"".join, parts)
             else:
                 body = b"".join(parts)
-            self._kept = {form.content_type: (loop.time(), body)}
+            self._kept = {form.content_type: (time.monotonic(), body)}
             return body, form.content_type
 
     # private

@@ -82,6 +82,7 @@ class QueueHost:
         self._loop = asyncio.get_running_loop()
         self._dispatcher: Dispatcher[Ticket] | None = None
         self._scheduled = False
+        self._notes_at_once = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: dict[int, dict[Waiter, int]] = {}
         """Of each group, in the order of arrival, and down to which lane each wants messages."""
@@ -97,7 +98,7 @@ class QueueHost:
         """This node leads, and all that was before is applied."""
         self.consumer_activity.begin_anew()
         self._dispatcher = self._make_dispatcher(self._state)
-        self._dispatcher.watched = bool(self._waiters)
+        self._dispatcher.watched = self._is_watched
         self.configure()
 
     def configure(self) -> None:
@@ -259,6 +260,24 @@ class QueueHost:
         if not is_records or self._waiters or self._due() != self._armed_for:
             self._schedule()
 
+    # whoever moves time
+
+    def note_at_once(self) -> None:
+        """Note what falls due as if somebody always waited for it."""
+        if not self._notes_at_once:
+            self._notes_at_once = True
+            self._watched()
+
+    def next_ms(self) -> int | None:
+        """The log time at which time brings something about, if nothing happens before."""
+        if self._dispatcher is None:
+            return None
+        return self._dispatcher.next_wake_ms(self._raft_group.log_time.now_ms())
+
+    def wake(self) -> None:
+        """Look now."""
+        self._schedule()
+
     # private
 
     def _leading(self) -> Dispatcher[Ticket]:
@@ -381,8 +400,12 @@ class QueueHost:
     def _watched(self) -> None:
         """Somebody waits for messages, or nobody any more: what is due is noted sooner, or not."""
         if self._dispatcher is not None:
-            self._dispatcher.watched = bool(self._waiters)
+            self._dispatcher.watched = self._is_watched
             self._schedule()
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._notes_at_once or bool(self._waiters)
 
     def _tell_waiters(self, now_ms: int) -> bool:
         """Tell as many as there are messages ready; whether anyone should be looked at again."""

@@ -9,6 +9,7 @@ log time of the cluster group.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
 from coordinator.cluster.state import ClusterState
@@ -111,6 +112,25 @@ class ScheduleRunner:
                 wait_s = PAUSE_S
                 break
         return max(PAUSE_S, wait_s)
+
+    def wake(self) -> None:
+        """Look now."""
+        self._looks.wake()
+
+    def next_ms(self) -> int | None:
+        """The log time at which there is something to do next, as far as is known."""
+        now_ms = self._cluster.led_time_ms()
+        if now_ms is None:
+            return None
+        now_s = asyncio.get_running_loop().time()
+        found: list[int] = []
+        for schedule in self._cluster.state.schedules.values():
+            if schedule.id in self._under_way or (schedule.paused and not schedule.begun_ms):
+                continue
+            due_ms = now_ms if schedule.begun_ms else schedule.next_ms
+            wait_s = max(0.0, self._not_before_s.get(schedule.id, 0.0) - now_s)
+            found.append(max(due_ms, now_ms + math.ceil(wait_s * 1000)))
+        return min(found, default=None)
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""

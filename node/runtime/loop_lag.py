@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from node.metrics import Metrics
@@ -23,7 +24,14 @@ class LoopLag:
     `on_tick` is called at each measurement.
     """
 
-    def __init__(self, metrics: Metrics, on_tick: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        on_tick: Callable[[], None] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now_s` is the machine's time, also where the loop's is another one."""
+        self._now_s = now_s
         self._metrics = metrics
         self._on_tick = on_tick
         self._samples: list[float] = []
@@ -48,11 +56,11 @@ class LoopLag:
             self._timer = None
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due = loop.time() + INTERVAL_S
-        self._timer = loop.call_at(self._due, self._measure, loop)
+        self._due = self._now_s() + INTERVAL_S
+        self._timer = loop.call_later(INTERVAL_S, self._measure, loop)
 
     def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
-        late = max(0.0, loop.time() - self._due)
+        late = max(0.0, self._now_s() - self._due)
         self._samples.append(late)
         del self._samples[:-WINDOW]
         self._metrics.process.loop_lag.observe(late)

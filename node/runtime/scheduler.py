@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 
@@ -13,6 +14,8 @@ class LoopScheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop, now_s: Callable[[], float]) -> None:
         self._loop = loop
         self._now_s = now_s
+        self._context = copy_context()
+        """A timer belongs to the node, and not to the request that happens to set it."""
 
     def now(self) -> float:
         """Monotonic seconds, of the node's clock."""
@@ -24,4 +27,4 @@ class LoopScheduler:
     def call_later(
         self, delay_s: float, callback: Callable[..., Any], *args: Any
     ) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_s, callback, *args)
+        return self._loop.call_later(delay_s, callback, *args, context=self._context)

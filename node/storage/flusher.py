@@ -120,6 +120,11 @@ class Flusher:
         """Whether a thread is still in a write or a sync, also after a `stop` that was given up."""
         return bool(self._threads_out)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether its threads have work."""
+        return self._is_out or self._in_flight > 0
+
     async def keep(self, work: Callable[[], T]) -> T:
         """Run file work on the keeper thread, after what it has to do already."""
         assert self._loop is not None

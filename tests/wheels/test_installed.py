@@ -128,6 +128,22 @@ def test_a_users_program_publishes_and_receives(installed: Installed, server: st
     assert installed.run("python", str(program), server) == "hello\n"
 
 
+def test_pytest_has_the_fixtures(installed: Installed) -> None:
+    suite = installed.users / "test_mails.py"
+    suite.write_text(
+        "import sys\n"
+        "def test_without_it_nothing_of_the_server_is_imported():\n"
+        "    assert not [name for name in sys.modules if name.startswith('goqueue_server')]\n"
+        "def test_a_delay(goqueue_broker, goqueue_client):\n"
+        "    goqueue_client.publish('mails', 'hello', delay='1h')\n"
+        "    goqueue_broker.clock.advance('1h')\n"
+        "    assert [m.text for m in goqueue_client.receive('mailer', 'mails')] == ['hello']\n"
+    )
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", str(suite))
+
+    assert "2 passed" in installed.run("python", *words)
+
+
 def test_a_directory_is_opened_by_the_engine_of_the_server(installed: Installed) -> None:
     program = installed.users / "folder.py"
     program.write_text(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from goqueue.blocking.client import Client
 from goqueue.blocking.received import BlockingReceived
@@ -24,7 +24,7 @@ from goqueue.wire.encoding import encode_columns
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.records import Headers
 
-ACK = "ack"
+ACK: Final = "ack"
 
 
 class AtHand:

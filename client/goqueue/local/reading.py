@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
 from goqueue.local.engine import ReadingEngine, find_reader
 from goqueue.models.failures import Closed, DirectoryUnusable
-from goqueue.transport.channel import Answer, Request
-from goqueue.wire.errors import Timeout
+from goqueue.transport.channel import Answer, Request, Streamed
+from goqueue.wire.errors import ReadOnlyDirectory, Timeout
 
 FRESH_S = 0.25
 """How long what was read goes on to be shown while others write."""
@@ -66,6 +67,17 @@ class ReadingChannel:
             if answer.status < _FAILED or tried == TRIES or reader.is_current:
                 return answer
         raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def stream(
+        self, server: str, request: Request, quiet_s: float
+    ) -> AsyncGenerator[Streamed, None]:
+        """Nobody tells this process what others write: raises ReadOnlyDirectory."""
+        raise ReadOnlyDirectory(
+            f'{self.directory} is open for reading only (mode="r"), where nothing is followed:'
+            " read it again instead"
+        )
+        yield  # pragma: no cover
 
     async def close(self) -> None:
         self._closed = True
@@ -147,7 +159,8 @@ def _close(opening: asyncio.Future[ReadingEngine]) -> None:
         asyncio.get_running_loop().run_in_executor(None, opening.result().close)
 
 
-def _shortened(params: Mapping[str, str]) -> Mapping[str, str]:
+def _shortened(params: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Waits that end soon: nothing new comes to what was opened, and whoever asks again sees what
     is there then."""
-    return {name: FRESH if name in WAITS else value for name, value in params.items()}
+    given = params.items() if isinstance(params, Mapping) else params
+    return [(name, FRESH if name in WAITS else value) for name, value in given]

@@ -93,7 +93,7 @@ class Producer:
         self._budget = Budget(settings.buffer_bytes_max)
         self._open: dict[tuple[str, int], tuple[Batch, asyncio.TimerHandle]] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
-        self._round_robin = RoundRobin()
+        self._round_robin = RoundRobin(client.transport.chance)
         self._owned = TaskSet(None)
         self._shared: asyncio.Task[Identity] | None = None
         self._outstanding = 0

@@ -144,7 +144,7 @@ class Publishing:
         self._codec = codec
         self._level = level
         self._now_ms = now_ms
-        self._round_robin = RoundRobin()
+        self._round_robin = RoundRobin(transport.chance)
         self._singles = Singles(self._send, self._encode, self._round_robin, transport.timeout_s)
 
     async def close(self) -> None:

@@ -86,7 +86,8 @@ class Transport:
         self.timeout_s = timeout_s
         self.attempt_timeout_s = attempt_timeout_s
         self.retry = retry or RetryPolicy()
-        self._chance = chance or random.Random()
+        self.chance: random.Random = chance or getattr(servers, "chance", None) or random.Random()
+        """For pauses, and for where turns begin; a channel may have its own, as that of tests."""
         self._at = 0
         self._turned_s = float("-inf")
         self._leaders = Leaders(len(self.servers), self._identify)
@@ -191,7 +192,7 @@ class Transport:
 
     def pause_s(self, attempt: int) -> float:
         """How long to wait before number `attempt` of the repeats that a caller makes."""
-        return self.retry.pause_s(attempt, self._chance.random())
+        return self.retry.pause_s(attempt, self.chance.random())
 
     def turn_away(self) -> bool:
         """Ask another server first from now on, as the one that answered is about to stop. False
@@ -205,7 +206,7 @@ class Transport:
 
     def _pause_s(self, error: GoQueueError, attempt: int) -> float:
         told = error.data.get("retry_after_s")
-        pause_s = self.retry.pause_s(attempt, self._chance.random())
+        pause_s = self.retry.pause_s(attempt, self.chance.random())
         if isinstance(error, ConnectionFailed) and attempt < len(self.servers):
             return 0.0  # another server has not been asked yet
         if isinstance(told, int | float) and len(self.servers) == 1:

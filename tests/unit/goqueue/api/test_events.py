@@ -9,16 +9,15 @@ import pytest
 
 from goqueue import AsyncClient, Client
 from goqueue.errors import UnknownPartition, UnknownTopic
-from tests.one_node import serving
+from goqueue.testing import Broker
 
 FIRST = 3
 """The entry of the first message: a leader begins with two of its own."""
 
 
 @pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with serving() as url:
-        yield url
+def url(goqueue_broker: Broker) -> str:
+    return goqueue_broker.url
 
 
 @pytest.fixture

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 
 import pytest
 
 from goqueue import BlockingReceived, Client, Consumer, OutgoingMessage, TopicPartition
 from goqueue.errors import UnknownTopic
-from tests.one_node import serving
+from goqueue.testing import Broker
 
 PLACES = [TopicPartition("orders", number) for number in range(4)]
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    """A node on a loop in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    stack = AsyncExitStack()
-    yield asyncio.run_coroutine_threadsafe(stack.enter_async_context(serving()), loop).result()
-    asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+def url(goqueue_broker: Broker) -> str:
+    return goqueue_broker.url
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ class Tasks:
         before is known again for `dedup_window`.
         """
         check_options("Tasks()", options, ClientOptions)
-        self.target = target
+        self._target = target
         self.options = options
         self.queues = QueueSettings(group, partitions, keep, dedup_window)
         self.schedules: dict[str, Every] = {}
@@ -80,6 +80,17 @@ class Tasks:
         self._lock = threading.RLock()
         self.runs_at_once: Eager | None = None
         """Set within `eager`."""
+
+    @property
+    def target(self) -> Target:
+        """Where tasks are sent, and workers take them from. Another one may be set, as by tests:
+        what was opened of the former one is let go of."""
+        return self._target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self.close()
+        self._target = target
 
     # tasks
 

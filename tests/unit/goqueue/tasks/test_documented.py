@@ -17,6 +17,7 @@ sys.path.insert(0, "")
 from goqueue.tasks import Worker
 from jobs import app
 
+PLUGINS = ["-p", "goqueue.testing.plugin", "-p", "no:cacheprovider"]
 loop, ready = asyncio.new_event_loop(), threading.Event()
 worker = Worker(app, ended=lambda _: None)
 thread = threading.Thread(target=lambda: loop.run_until_complete(worker.run_async(ready.set)))
@@ -25,7 +26,7 @@ assert ready.wait(60)
 for name in sys.argv[1:]:
     print(f"-- {name}", flush=True)
     if name.startswith("test_"):
-        pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", name])
+        pytest.main(["-q", *PLUGINS, "-W", "ignore", name])
     else:
         runpy.run_path(name, run_name="__main__")
 app.close()
@@ -77,6 +78,7 @@ def test_the_programs_do_what_the_pages_say(tmp_path: Path) -> None:
         ("chains.py", ["13", "19"]),
         ("awaiting.py", ["42"]),
         ("test_jobs.py", ["3 passed"]),
+        ("test_later.py", ["3 passed"]),
         ("joined.py", ["6", "13"]),
     ):
         assert [word for word in said if word not in parts[name]] == []

@@ -469,3 +469,34 @@ def test_short_tasks_are_taken_in_large_batches_and_long_ones_left_to_others(
     seconds: float, many: int
 ) -> None:
     assert ahead(seconds) == many
+
+
+async def test_another_target_is_where_tasks_are_sent_from_then_on(
+    app: Tasks, client: AsyncClient, tmp_path: Path
+) -> None:
+    @app.task
+    def note() -> None: ...
+
+    await note.send_async()
+    app.target = str(tmp_path / "jobs")
+    elsewhere = await note.send_async()
+
+    assert elsewhere.id == "tasks:0:0"
+    assert (await client.read("tasks", 0, current=True)).next_offset == 1
+
+
+async def test_a_worker_in_a_thread_ends_with_its_block(app: Tasks, client: AsyncClient) -> None:
+    @app.task(keep_result="1h")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def work() -> int:
+        with Worker(app).beside():
+            return add.send(1, 2).result()
+
+    assert await asyncio.to_thread(work) == 3
+    assert (await client.admin.members("tasks")).members == []
+    app.target = "http://127.0.0.1:1"
+    app.options = {"timeout_s": 0.01}
+    with pytest.raises(GoQueueError):
+        await asyncio.to_thread(work)

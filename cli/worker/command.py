@@ -15,6 +15,7 @@ from cli.run.options import command, span
 from cli.run.session import Session
 from cli.worker.metrics import TaskMetrics, answering
 from cli.worker.watching import watch
+from goqueue.api.options import ClientOptions
 from goqueue.errors import BadRequest
 from goqueue.tasks import Ended, Tasks, Worker
 from goqueue.tasks.running import load_app
@@ -99,12 +100,12 @@ def _aim(app: Tasks, session: Session) -> None:
         return
     target = given.target()
     app.target = parse_servers(target.server)
-    app.options = {
-        "api_key": target.api_key or None,
-        "ca_file": target.ca_file or None,
-        "cert_file": target.cert_file or None,
-        "key_file": target.key_file or None,
-    }
+    app.options = ClientOptions(
+        api_key=target.api_key or None,
+        ca_file=target.ca_file or None,
+        cert_file=target.cert_file or None,
+        key_file=target.key_file or None,
+    )
 
 
 def _end_by_interrupt(running: Worker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 GROUP = "tasks"
+TOGETHER = 1000
+"""So many calls are sent in one request."""
 
 
 class Tasks:
@@ -66,16 +69,28 @@ class Tasks:
         before is known again for `dedup_window`.
         """
         check_options("Tasks()", options, ClientOptions)
-        self.target = target
+        self._target = target
         self.options = options
         self.queues = QueueSettings(group, partitions, keep, dedup_window)
         self.schedules: dict[str, Every] = {}
         self._tasks: dict[tuple[str, int], AnyTask] = {}
         self._client: Client | None = None
         self._sending: Sending | None = None
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self.runs_at_once: Eager | None = None
         """Set within `eager`."""
+
+    @property
+    def target(self) -> Target:
+        """Where tasks are sent, and workers take them from. Another one may be set, as by tests:
+        what was opened of the former one is let go of."""
+        return self._target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self.close()
+        self._target = target
 
     # tasks
 
@@ -124,8 +139,8 @@ class Tasks:
     # sending
 
     def send_many(self, calls: Iterable[Call[T]]) -> list[Sent[T]]:
-        """Send calls of any tasks together, a request a queue; no chains. All are checked before
-        any is sent. Raises PublishFailed, with the result of each, where some failed."""
+        """Send calls of any tasks together, 1000 of a queue a request; no chains. All are checked
+        before any is sent. Raises PublishFailed, with the result of each, where some failed."""
         many = list(calls)
         return self.run_blocking(lambda: self._send_many(many))
 
@@ -192,12 +207,15 @@ class Tasks:
         """As `run_blocking`, for a program with an event loop, which goes on meanwhile."""
         if self.runs_at_once is not None:
             return await work()
-        if self._client is None:
-            await asyncio.to_thread(self._opened)
-        return await self._opened()._thread.run_awaited(work())
+        client = self._client
+        if client is None or self._process != os.getpid():
+            client = await asyncio.to_thread(self._opened)
+        return await client._thread.run_awaited(work())
 
     def _opened(self) -> Client:
         with self._lock:
+            if self._process != os.getpid():  # a forked child has no use for its parent's
+                self._client, self._process = None, os.getpid()
             if self._client is None:
                 self._client = open(self.target, **self.options)
                 self._sending = Sending(self._client._twin, self.queues)
@@ -228,8 +246,10 @@ class Tasks:
         results: list[Published | GoQueueError] = [Published("", -1, -1)] * len(calls)
         for queue, rows in queues.items():
             messages = [message_of(steps[row][0], Rest(), new_seed(), None) for row in rows]
-            for row, result in zip(rows, await _tried(sending, queue, messages), strict=True):
-                results[row] = result
+            for at in range(0, len(rows), TOGETHER):
+                some = await _tried(sending, queue, messages[at : at + TOGETHER])
+                for row, result in zip(rows[at : at + TOGETHER], some, strict=True):
+                    results[row] = result
         published = [result for result in results if isinstance(result, Published)]
         if len(published) < len(results):
             raise PublishFailed(results)

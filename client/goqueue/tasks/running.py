@@ -103,6 +103,8 @@ async def run_awaited(task: AnyTask, value: bytes, about: Current) -> bytes:
     token = _CURRENT.set(about)
     try:
         return as_json(await task.function(*args, **kwargs), "result")
+    except SystemExit as error:  # of the task, not of its worker
+        raise RuntimeError(f"it asked its process to exit, with {error.code!r}") from error
     finally:
         _CURRENT.reset(token)
 
@@ -113,6 +115,8 @@ def run_blocking(task: AnyTask, value: bytes, about: Current) -> bytes:
     token = _CURRENT.set(about)
     try:
         return as_json(task.function(*args, **kwargs), "result")
+    except SystemExit as error:  # of the task, not of its worker
+        raise RuntimeError(f"it asked its process to exit, with {error.code!r}") from error
     finally:
         _CURRENT.reset(token)
 

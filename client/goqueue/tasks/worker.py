@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -89,6 +91,28 @@ class Worker:
         process at once. Raises what opening the app's target raises, and what makes the group
         refuse its members."""
         asyncio.run(self.run_async())
+
+    @contextmanager
+    def beside(self) -> Iterator[Worker]:
+        """Work in a thread of its own, within; what runs ends before the block does. For tests, and
+        for programs that are their own worker. Raises what `run` raises."""
+        begun: Future[asyncio.AbstractEventLoop] = Future()
+
+        async def work() -> None:
+            loop = asyncio.get_running_loop()
+            await self.run_async(lambda: begun.set_result(loop))
+
+        with ThreadPoolExecutor(1, thread_name_prefix="goqueue-worker") as thread:
+            working = thread.submit(asyncio.run, work())
+            either: list[Future[Any]] = [begun, working]
+            wait(either, return_when=FIRST_COMPLETED)
+            try:
+                if begun.done():
+                    yield self
+            finally:
+                if not working.done():
+                    begun.result().call_soon_threadsafe(self.stop)
+                working.result()
 
     async def run_async(self, started: Callable[[], object] | None = None) -> None:
         """As `run`, on a loop that runs already; `started` is called when it is a member."""

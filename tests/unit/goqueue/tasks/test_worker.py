@@ -73,6 +73,39 @@ async def test_a_task_that_fails_comes_again_and_is_dead_in_the_end(
     assert any("ValueError: attempt 1 at test_worker.py" in text for text in events)
 
 
+async def test_a_task_that_exits_fails_alone(app: Tasks, client: AsyncClient) -> None:
+    @app.task(retry=Retry(max_attempts=1))
+    def exits() -> None:
+        raise SystemExit(3)
+
+    await exits.send_async()
+    async with working(app) as work:
+        await work.until(1)
+
+    ((reason, _),) = await dead(client)
+    assert reason.startswith("RuntimeError: it asked its process to exit, with 3")
+
+
+async def test_a_forked_child_opens_its_own_connection(app: Tasks, client: AsyncClient) -> None:
+    @app.task
+    def note(number: int) -> None: ...
+
+    await note.send_async(1)
+
+    def fork() -> int:
+        child = os.fork()
+        if not child:
+            try:
+                note.send(2)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - it must not go on as the test
+                os._exit(1)
+        return os.waitpid(child, 0)[1]
+
+    assert await asyncio.to_thread(fork) == 0
+    assert (await client.read("tasks", 0, current=True)).next_offset == 2
+
+
 async def test_a_task_says_by_itself_when_it_comes_again_and_that_it_does_not(
     app: Tasks, client: AsyncClient
 ) -> None:
@@ -325,12 +358,15 @@ async def test_many_are_sent_together_and_later_ones_wait(app: Tasks, client: As
     async def note(number: int) -> None:
         seen.append(number)
 
+    assert len(await note.send_many_async([(0,)] * 1001)) == 1001
+    await client.put_group("tasks", mode="shared", max_attempts=0, start="latest")
+    await client.seek("tasks", "tasks", "latest")
     sent = await note.send_many_async([(1,), {"number": 2}])
     later = await note.send_after_async("1h", 3)
     async with working(app) as work:
         await work.until(2)
 
-    assert [one.id for one in sent] == ["tasks:0:0", "tasks:0:1"]
+    assert [one.id for one in sent] == ["tasks:0:1001", "tasks:0:1002"]
     assert sorted(seen) == [1, 2]
     (waiting,) = await client.delayed("tasks")
     assert waiting.id == later.id
@@ -433,3 +469,34 @@ def test_short_tasks_are_taken_in_large_batches_and_long_ones_left_to_others(
     seconds: float, many: int
 ) -> None:
     assert ahead(seconds) == many
+
+
+async def test_another_target_is_where_tasks_are_sent_from_then_on(
+    app: Tasks, client: AsyncClient, tmp_path: Path
+) -> None:
+    @app.task
+    def note() -> None: ...
+
+    await note.send_async()
+    app.target = str(tmp_path / "jobs")
+    elsewhere = await note.send_async()
+
+    assert elsewhere.id == "tasks:0:0"
+    assert (await client.read("tasks", 0, current=True)).next_offset == 1
+
+
+async def test_a_worker_in_a_thread_ends_with_its_block(app: Tasks, client: AsyncClient) -> None:
+    @app.task(keep_result="1h")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def work() -> int:
+        with Worker(app).beside():
+            return add.send(1, 2).result()
+
+    assert await asyncio.to_thread(work) == 3
+    assert (await client.admin.members("tasks")).members == []
+    app.target = "http://127.0.0.1:1"
+    app.options = {"timeout_s": 0.01}
+    with pytest.raises(GoQueueError):
+        await asyncio.to_thread(work)

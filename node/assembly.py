@@ -372,7 +372,7 @@ def assemble(
     pod = _pod(base, groups, broker, begin_anew)
     services = ServiceStack(
         [
-            ("store", StoreService(store, base.workers, base.flusher.is_writing)),
+            ("store", StoreService(store, base.workers, base.flusher)),
             ("flusher", base.flusher),
             ("loop_lag", lag),
             ("space", base.space),

@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
 .PHONY: help setup setup-dev run check test test-unit test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
-	chaos-release chaos-elastic chaos-sum chaos-kills chaos-queue chaos-transfers \
+	chaos-release chaos-elastic chaos-sum chaos-kills directory-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
 help:
@@ -186,6 +186,11 @@ chaos-elastic: setup-dev
 ## chaos-sum     what the runs of LEDGER (build/chaos-ledger.jsonl) add up to
 chaos-sum: setup-dev
 	$(BIN)/python -m tests.chaos --sum $(LEDGER)
+
+## directory-kills a directory's owner killed 100 times under four other processes, and power cuts after each step of a queue
+directory-kills: setup-dev
+	GOQUEUE_DIRECTORY_KILLS=100 $(BIN)/python -m pytest tests/cluster/test_directory.py -q -k killed
+	GOQUEUE_POWER_CUTS=1 $(BIN)/python -m pytest tests/cluster/test_power_cuts.py tests/unit/goqueue/everyday/test_power_cuts.py -q
 
 ## chaos-kills   100 kill -9 of partition leaders under load, checked over HTTP
 chaos-kills: setup-dev

@@ -400,7 +400,7 @@ def assemble(
     schedules = ScheduleRunner(cluster, broker.records)
     services = ServiceStack(
         [
-            ("store", StoreService(store, base.workers, base.flusher.is_writing)),
+            ("store", StoreService(store, base.workers, base.flusher)),
             ("flusher", base.flusher),
             ("loop_lag", lag),
             ("space", base.space),

@@ -73,6 +73,8 @@ class Flusher:
         self._gives_up = threading.Event()
         self._threads_out: set[str] = set()
         """Threads that are at work now; each adds and removes itself."""
+        self._all_threads: list[Callable[[], None]] = []
+        """What waits for the end of each."""
         self._writer_ended = asyncio.Event()
         self.pace = DiskPace(time.monotonic)
         self.on_synced: Callable[[float], None] = lambda _took_s: None
@@ -89,6 +91,7 @@ class Flusher:
             target=self._write, name="goqueue-writer", args=(loop,), daemon=True
         )
         self._writer.start()
+        self._all_threads = [self._writer.join, self._keeper.shutdown]
         self._store.on_dirty = self._dirty
         self._dirty()
         self._plan_checkpoint()
@@ -124,6 +127,13 @@ class Flusher:
     def is_busy(self) -> bool:
         """Whether its threads have work."""
         return self._is_out or self._in_flight > 0
+
+    def join(self) -> None:
+        """On another thread, after a `stop` that was given up: return once no thread is in a write
+        or a sync, and none begins another one."""
+        self._jobs.put(None)
+        for thread in self._all_threads:
+            thread()
 
     async def keep(self, work: Callable[[], T]) -> T:
         """Run file work on the keeper thread, after what it has to do already."""

@@ -91,6 +91,23 @@ def test_every_named_test_exists_and_is_run() -> None:
         assert not NOT_RUN & set(defined(path)[name]), f"{path}::{name} is not always run"
 
 
+def test_the_page_of_small_queues_names_tests_that_exist_and_run() -> None:
+    text = (ROOT / "docs" / "internals" / "small-queues.md").read_text()
+    everyday = "tests/unit/goqueue/everyday"
+    text = text.replace("`E/", f"`{everyday}/").replace(
+        "`C::", "`tests/unit/cli/directory/test_local.py::"
+    )
+    named = named_tests(text)
+    assert len(named) > 30
+    for path, name in sorted(set(named)):
+        assert name in defined(path), f"{path} has no {name}"
+        assert not NOT_RUN & set(defined(path)[name]), f"{path}::{name} is not always run"
+    own = f"{everyday}/test_small_queues.py"
+    assert {name for name in defined(own) if name.startswith("test_")} <= {
+        name for path, name in named if path == own
+    }
+
+
 def test_every_test_named_after_a_fault_is_in_the_table() -> None:
     text = TABLE.read_text()
     modules = [

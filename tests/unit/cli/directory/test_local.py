@@ -180,7 +180,7 @@ def test_a_damaged_write_ahead_log_is_named_and_given_up_only_when_told_to(jobs:
 
 
 def test_an_index_that_disagrees_is_made_again_and_nothing_is_lost(jobs: Path) -> None:
-    (segment,) = jobs.glob("groups/*-4-0/*.segment")
+    segment = next(p for p in jobs.glob("groups/*/*.segment") if "/0000000000000000-" not in str(p))
     terms = segment.with_suffix(".terms")
     data = bytearray(terms.read_bytes())
     data[70] ^= 1

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -363,9 +364,16 @@ def test_while_a_sync_stands_still_nobody_else_gets_the_directory(
     engine.close()  # ends, though the sync does not
     with pytest.raises(GoQueueError) as locked:
         open_engine(directory)
-    disk.go_on.set()
-
     assert locked.value.code == "directory_locked"
+
+    disk.go_on.set()  # the sync comes back: then the directory is given back, too
+    for _ in range(1000):
+        with suppress(GoQueueError):
+            again = open_engine(directory)
+            break
+        threading.Event().wait(0.01)
+    assert values(again)[0] == "before"
+    again.close()
 
 
 def test_the_hosts_loop_may_stand_still(engine: Engine) -> None:

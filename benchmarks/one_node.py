@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.processes import DevCluster, memory_bytes
 from benchmarks.report import Report, Row, Target
 from benchmarks.rows import Rows
+from benchmarks.tails import READERS, tails
 
 GOQUEUE_JSON_1KB, GOQUEUE_JSON_100B = 106_467, 422_667
 SETTLE_S = 3.0
@@ -31,6 +32,8 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
         )
         await rows.binary(Target.at_least(500_000, "msg/s"))
         await rows.binary(Target.at_least(500_000, "msg/s"), durability="relaxed")
+        for readers in (1, READERS):
+            await tails(rows, readers)
     count = 200_000 if quick else 1_000_000
     with DevCluster(1, folder / "million") as cluster:
         await _million(

@@ -32,6 +32,7 @@ class Moves(Enum):
     FAILURE = "when something fails"
     CHANGE = "when members, nodes, topics or places change"
     UPKEEP = "when retention, compaction, snapshots, scrubbing or copying has something to do"
+    TAIL = "with tails of topics"
     LOCKED = "with requests, while `auth.enabled` is on"
     LOADED = "under more load than the node takes at once"
 
@@ -42,6 +43,7 @@ class Moves(Enum):
             Moves.FAILURE,
             Moves.CHANGE,
             Moves.UPKEEP,
+            Moves.TAIL,
             Moves.LOCKED,
             Moves.LOADED,
         )

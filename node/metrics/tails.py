@@ -14,14 +14,14 @@ class TailMetrics:
             "goqueue_tails_open",
             "Tails of topics that are read from this node now",
             told=Teller.NODE,
-            moves=Moves.READ,
+            moves=Moves.TAIL,
         )
         self.messages = of.counter(
             "goqueue_tail_messages_total",
             "Messages sent to readers of tails",
             ("topic",),
             told=Teller.FRONT,
-            moves=Moves.READ,
+            moves=Moves.TAIL,
         )
         self.reads = of.counter(
             "goqueue_tail_reads_total",
@@ -29,5 +29,5 @@ class TailMetrics:
             " that is behind it",
             ("reader",),
             told=Teller.FRONT,
-            moves=Moves.READ,
+            moves=Moves.TAIL,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.cluster.processes import Cluster, eventually
+from tests.cluster.processes import Cluster, eventually, publish
 from tests.console.axe import faults
 from tests.console.chromium import Page
 from tests.console.scene import Scene, ok
@@ -221,3 +221,20 @@ async def test_pages_say_what_is_stale_when_nodes_are_gone(
         if name in ("cluster", "topic"):
             assert await faults(page) == [], name
     assert await page.evaluate("document.querySelectorAll('h1').length") == 1
+
+
+async def test_new_messages_are_shown_as_they_come_as_text_and_stop_when_asked(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    cluster[0].ask("POST", "/topics", {"name": "tailed", "num_partitions": 1})
+    await page.goto(f"{cluster[0].url}/ui/topics/tailed/messages")
+    await page.evaluate("document.querySelector('#tail button').click(); true")
+    publish(cluster[0], "tailed", [{"value": "<b>bold</b>", "key": "k"}, {"value": "last"}])
+
+    await page.until("document.querySelectorAll('#tail li').length === 2", 12)
+    assert await page.evaluate("document.querySelector('#tail li pre').textContent") == "last"
+    assert await page.evaluate("document.querySelectorAll('#tail b').length") == 0
+    assert await page.evaluate("document.querySelector('#tail li a').pathname") == (
+        "/ui/messages/tailed%3A0%3A1"
+    )
+    assert page.complaints == []

@@ -73,6 +73,11 @@ async def show(visit: Visit) -> web.Response:
     )
 
 
+async def follow(visit: Visit) -> web.Response:
+    """New messages of a topic, or of a partition, as server-sent events: see `node.http.tail`."""
+    return await visit.shared.tails.answer(visit, visit.topic())
+
+
 async def show_delayed(visit: Visit) -> web.Response:
     """What is not due yet, soonest first."""
     name = visit.topic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from aiohttp import web
@@ -64,6 +65,7 @@ PAGES = (
     Page("GET", PREFIX + "/topics/{topic}/messages", browse.show, "showMessages"),
     Page("GET", PREFIX + "/topics/{topic}/delayed", browse.show_delayed, "showDelayed"),
     Page("GET", PREFIX + "/data/topics/{topic}", topic_page.rates, "showRates"),
+    Page("GET", PREFIX + "/data/topics/{topic}/tail", browse.follow, "showTail"),
     Page("GET", PREFIX + "/groups", group_page.show_all, "showGroups"),
     Page("GET", PREFIX + "/groups/{group}", group_page.show, "showGroup"),
     Page("GET", PREFIX + "/messages", search_page.show, "showSearch"),
@@ -127,11 +129,18 @@ class Console:
         if not authenticator.is_locked or policy.roles is None:
             return await page.handler(visit)
         topic = visit.params.get("topic")
-        if authenticator.sessions is None or tokens_of(request):
+        sessions = authenticator.sessions
+        if sessions is None or tokens_of(request):
+            visit.readmit = partial(authenticator.admit_to, request, policy, "the console", topic)
             visit.admitted(await authenticator.admit_to(request, policy, "the console", topic))
             return await page.handler(visit)
+
+        async def again() -> None:
+            sessions.principal(session_of(visit))
+
+        visit.readmit = again
         try:
-            principal = authenticator.sessions.principal(session_of(visit))
+            principal = sessions.principal(session_of(visit))
         except Unauthenticated:
             if request.method != "GET" or "/data/" in page.path:
                 raise

@@ -43,6 +43,17 @@ _SECURITY_SCHEMES = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 
+_EVENT = {
+    "type": "object",
+    "description": "one event of the stream; of a message, `data` is its JSON",
+    "properties": {
+        "id": {"type": "string", "pattern": r"^\d+:\d+(,\d+:\d+)*$"},
+        "event": {"enum": ["message", "skipped", "end"]},
+        "data": {"type": "string"},
+        "retry": {"type": "integer"},
+    },
+}
+
 
 class ErrorAnswer(Struct):
     """Every error. `outcome` is `none` or `unknown`; further fields hold the error's data."""
@@ -175,7 +186,7 @@ def alternatives(told: Any) -> tuple[Any, ...]:
 
 def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.events:
-        return {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+        return {"content": {"text/event-stream": {"schema": _EVENT}}}
     if route.response is None:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
     found = [schemas.get(one, {"type": "object"}) for one in alternatives(route.response)]

@@ -56,6 +56,74 @@
     });
   }
 
+  // a tail: what is stored comes in front, as text and never as markup
+  var tail = document.getElementById("tail");
+  if (tail && window.EventSource) follow(tail);
+
+  function follow(place) {
+    var TAIL_KEPT = 100, DRAW_MS = 250, TEXT_MAX = 2000, UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+    var button = place.querySelector("button"), list = place.querySelector("ol"), state = place.querySelector("[data-state]");
+    var source = null, waiting = [], passed = 0;
+    function shown(text) {
+      var cut = text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) + "…" : text;
+      return cut.replace(UNSEEN, function (one) { return "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"); });
+    }
+    function element(name, of, text, kind) {
+      var made = document.createElement(name);
+      if (kind) made.className = kind;
+      made.textContent = text;
+      of.appendChild(made);
+      return made;
+    }
+    function row(told) {
+      var item = document.createElement("li"), head = element("header", item, "");
+      element("a", head, told.offset, "code").href = place.dataset.messages + encodeURIComponent(place.dataset.topic + ":" + told.partition + ":" + told.offset);
+      head.append(" ");
+      element("time", head, told.timestamp.slice(0, -1).replace("T", " ")).dateTime = told.timestamp;
+      head.append(" ");
+      element("span", head, told.priority, "tag");
+      if (told.key !== undefined) { head.append(" "); element("span", head, "key " + shown(told.key), "code"); }
+      element("pre", item, told.value === null ? "null" : shown(told.value));
+      return item;
+    }
+    function draw() {
+      if (!waiting.length) return;
+      waiting.forEach(function (told) { list.insertBefore(row(told), list.firstChild); });
+      waiting = [];
+      while (list.children.length > TAIL_KEPT) list.removeChild(list.lastChild);
+      state.textContent = passed.toLocaleString("en") + (passed === 1 ? " message" : " messages") + " since you began";
+    }
+    function stop(text) {
+      if (source) source.close();
+      source = null;
+      button.setAttribute("aria-pressed", "false");
+      state.textContent = text;
+      say(text);
+    }
+    function begin() {
+      passed = 0;
+      source = new EventSource(place.dataset.source);
+      button.setAttribute("aria-pressed", "true");
+      state.textContent = "Waiting for the next message…";
+      say("New messages are shown as they come");
+      source.onmessage = function (event) {
+        passed += 1;
+        waiting.push(JSON.parse(event.data));
+        if (waiting.length > TAIL_KEPT) waiting.shift();
+      };
+      source.addEventListener("end", function (event) {
+        var told = JSON.parse(event.data);
+        if (!told.reconnect) stop("It has ended: " + told.error);
+      });
+      source.onerror = function () { // a browser comes back by itself, unless it was refused
+        if (source && source.readyState === EventSource.CLOSED) stop("It is refused now: load the page again");
+      };
+    }
+    place.hidden = false;
+    button.addEventListener("click", function () { if (source) stop("New messages are not shown any more"); else begin(); });
+    setInterval(draw, DRAW_MS);
+  }
+
   // rates: points of any node fit together by their times
   var place = document.getElementById("rates-chart");
   if (place && window.uPlot) rates(place);

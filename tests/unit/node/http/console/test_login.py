@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +25,7 @@ from node.http.auth.csrf_guard import CsrfGuard
 from node.http.auth.failures import FAILURES_MAX, Failures
 from node.http.server.app import Entrance, HttpFront, Observers
 from node.security.key_sessions import LIFE_S, KeySessions
-from tests.one_node import Keys, cluster_of
+from tests.one_node import Keys, cluster_of, eventually
 from tests.unit.node.http.conftest import Answer, Client, Clock
 
 HSTS_S = 3600
@@ -432,3 +433,15 @@ async def test_clear_text_beyond_this_machine_is_warned_of(browser: Browser) -> 
     far = await browser.get("/ui/login", headers={"X-Forwarded-For": "10.0.0.1"})
 
     assert b"not encrypted" not in near.body and b"not encrypted" in far.body
+
+
+async def test_a_tail_ends_with_the_session_it_is_of(browser: Browser, clock: Clock) -> None:
+    assert (await browser.get("/ui/data/topics/orders/tail")).status == 401
+    await browser.log_in(await browser.key("watcher", "readonly"))
+
+    endless = aiohttp.ClientTimeout(total=None)
+    tail = asyncio.ensure_future(browser.get("/ui/data/topics/orders/tail", timeout=endless))
+    await eventually(lambda: browser.accesses[-1].operation == "showTail")
+    clock.now_ms += LIFE_S * 1000
+
+    assert b'"code":"unauthenticated"' in (await tail).body

@@ -301,11 +301,12 @@ async def test_strange_words_in_addresses_never_break_a_page(
     for page in PAGES:
         if page.method == "GET":
             strange = re.sub(r"\{\w+\}", text or "%20", page.path)
-            for path in (f"{page.path.format(**known)}?{query}", strange):
+            ends = "&wait=1ms" if page.path.endswith("/tail") else ""  # else it goes on
+            for path in (f"{page.path.format(**known)}?{query}{ends}", f"{strange}?{ends}"):
                 answer = await client.get(path)
                 assert answer.status < 500, (path, answer.body[-600:])
                 for name in ("page", "partition", "offset", "from", "q", "after", "next"):
-                    one = await client.get(f"{page.path.format(**known)}?{name}={text}")
+                    one = await client.get(f"{page.path.format(**known)}?{name}={text}{ends}")
                     assert one.status < 500, (path, name, one.body[-600:])
 
 

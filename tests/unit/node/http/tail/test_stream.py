@@ -13,8 +13,9 @@ from goqueue.wire.errors import NoQuorum
 from goqueue.wire.types import Offset
 from node.http.auth.authenticator import Authenticator
 from node.http.budget.memory import Bounds, Budgets, Kind, Owner
-from node.http.server.app import Entrance, HttpFront
+from node.http.server.app import Entrance, HttpFront, Observers
 from node.http.tail.followers import OWNER
+from node.metrics import Metrics
 from tests.unit.node.http.tail.events import tailing
 
 TAIL = "/topics/orders/tail"
@@ -247,6 +248,26 @@ async def test_a_slow_reader_holds_little_and_stops_only_itself(
         assert len(reads) > shared, "it has read by itself what the others had"
     writer.close()
     await eventually(lambda: not front.budgets[Kind.ANSWERS].used)
+
+
+async def test_metrics_and_the_audit_tell_of_tails(broker, put):
+    metrics, seen = Metrics(), []
+    front = HttpFront(broker, port=0, observers=Observers(metrics, on_access=seen.append))
+    await front.start()
+    await put(b"a")
+    async with tailing(front, "offset=earliest") as reader:
+        await reader.values(1)
+        await put(b"b", b"c")
+        await reader.values(2)
+        told = (await metrics.look())[0].decode()
+    await front.stop()
+
+    assert "goqueue_tails_open 1" in told
+    assert 'goqueue_tail_messages_total{topic="orders"} 3' in told
+    assert 'goqueue_tail_reads_total{reader="own"}' in told
+    assert 'goqueue_tail_reads_total{reader="shared"}' in told
+    assert 'route="/topics/{topic}/tail",status="200"' in told
+    assert [(one.operation, one.status) for one in seen] == [("tailTopic", 200)]
 
 
 async def test_long_messages_are_told_whole(front, put):

@@ -108,7 +108,7 @@ class Handed(Generic[T]):
     def _end(self, work: asyncio.Future[Any]) -> None:
         self._error = asyncio.CancelledError() if work.cancelled() else work.exception()
         if self._error is None:
-            self._result = work.result()
+            self._result = result = work.result()
             if self._is_left:  # it could not be cancelled any more
-                self._undo(self._result)
+                self._undo(result)
         self._ended.release()

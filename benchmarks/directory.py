@@ -33,7 +33,7 @@ INTRO = """Items of 100 B, in one process. Every peer syncs each put and each ac
 [persist-queue](https://pypi.org/project/persist-queue/)'s `SQLiteAckQueue`. `bare` is a loop of a
 write of 128 B into preallocated space and an fdatasync: nothing that syncs can be faster. Rows are
 medians of rounds in which all take turns; a target that is a share of a peer is one of the same
-rounds. What was stored is counted and read back."""
+rounds. CPU is this process's, for an item. What was stored is counted and read back."""
 PACKAGES = ("litequeue==0.9", "persist-queue==1.1.0")
 ITEM = b"x" * 100
 MANY = [ITEM] * 1000
@@ -60,6 +60,8 @@ class Bench:
     python: Path | None
     """Of the environment that holds the peers."""
     rates: Rates = field(default_factory=Rates)
+    cpus_us: Rates = field(default_factory=Rates)
+    """Of this process, for each item."""
     _number: int = 0
 
     def note(self, name: str, rate: float) -> None:
@@ -97,10 +99,11 @@ class Bench:
     def timed(self, name: str, queue: Queue[bytes], act: Callable[[], int]) -> None:
         """One round of ours: `act` tells how many items it was."""
         act()
-        done, began = 0, time.perf_counter()
+        done, began, cpu_s = 0, time.perf_counter(), time.process_time()
         while time.perf_counter() - began < self.seconds:
             done += act()
         self.note(name, done / (time.perf_counter() - began))
+        self.cpus_us.setdefault(name, []).append((time.process_time() - cpu_s) / done * 1e6)
 
 
 PEERS = ("sqlite", "litequeue", "persist-queue")
@@ -312,7 +315,8 @@ def told(bench: Bench, report: Report) -> None:
         target = Target.at_least(wanted[0], "/s") if wanted else None
         of = f"{wanted[1]}; " if wanted and wanted[1] else ""
         spread = f"{number(min(bench.rates[key]))} to {number(max(bench.rates[key]))}"
-        report.add(SECTION, Row(name, figure, "/s", target, note=f"{of}rounds: {spread}"))
+        cpu_us = statistics.median(bench.cpus_us[key]) if key in bench.cpus_us else None
+        report.add(SECTION, Row(name, figure, "/s", target, cpu_us, f"{of}rounds: {spread}"))
 
     for kind in ("bare", *PEERS):
         row(f"{kind}: put", f"{kind} put")

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from goqueue.wire.errors import Timeout
 
@@ -15,39 +15,41 @@ T = TypeVar("T")
 
 
 class Hatch:
-    """Where other threads hand in what is to be called on a loop, in their order. The loop is woken
-    once for all that is there by then."""
+    """Where other threads hand in what is to be called on a loop, in their order. Without a lock:
+    the handler of a signal may hand something in while its thread is doing so."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._handed: deque[Callable[[], object]] = deque()
-        self._lock = threading.Lock()
-        self._is_told = False
         self._is_shut = False
 
     def hand(self, call: Callable[[], object]) -> bool:
         """Whether it will be called: not once the hatch is shut. Any thread."""
-        with self._lock:
-            if self._is_shut:
-                return False
-            self._handed.append(call)
-            told, self._is_told = self._is_told, True
-        if not told:
+        self._handed.append(call)
+        if self._is_shut:
+            try:
+                self._handed.remove(call)
+            except ValueError:  # `shut` has just found it
+                return True
+            return False
+        with suppress(RuntimeError):  # it was shut since, and `shut` has called it
             self._loop.call_soon_threadsafe(self._take)
         return True
 
     def shut(self) -> None:
         """What was handed in before is called now. Loop thread; idempotent."""
-        with self._lock:
-            self._is_shut = True
+        self._is_shut = True
         self._take()
 
     def _take(self) -> None:
-        with self._lock:
-            self._is_told = False
-            handed, self._handed = self._handed, deque()
-        for call in handed:
+        while (call := self._next()) is not None:
             call()
+
+    def _next(self) -> Callable[[], object] | None:
+        try:
+            return self._handed.popleft()
+        except IndexError:
+            return None
 
 
 class Handed(Generic[T]):
@@ -65,7 +67,7 @@ class Handed(Generic[T]):
         self._hatch = hatch
         self._begin = begin
         self._undo = undo
-        self._is_left = False
+        self._is_left = self._is_told = False
         self._work: asyncio.Future[T] | None = None
         self._error: BaseException | None = None
         self._result: T | None = None
@@ -82,8 +84,7 @@ class Handed(Generic[T]):
             if not self._ended.acquire(timeout=timeout_s):
                 raise Timeout("no answer in time: does the disk stand still?")
         except BaseException:
-            with suppress(RuntimeError):  # the loop has ended, and the work before it
-                self._hatch.hand(self._leave)
+            self._hatch.hand(self._leave)
             raise
         if self._error is not None:
             raise self._error
@@ -102,13 +103,18 @@ class Handed(Generic[T]):
 
     def _leave(self) -> None:
         self._is_left = True
-        if self._work is not None and not self._work.cancel() and self._error is None:
-            self._undo(cast(T, self._result))
+        if self._work is not None and not self._work.cancel() and self._is_told:
+            self._undo_result()
 
-    def _end(self, work: asyncio.Future[Any]) -> None:
+    def _end(self, work: asyncio.Future[T]) -> None:
+        self._is_told = True
         self._error = asyncio.CancelledError() if work.cancelled() else work.exception()
         if self._error is None:
             self._result = work.result()
-            if self._is_left:  # it could not be cancelled any more
-                self._undo(self._result)
+        if self._is_left:  # it could not be cancelled any more
+            self._undo_result()
         self._ended.release()
+
+    def _undo_result(self) -> None:
+        if self._error is None:
+            self._undo(cast(T, self._result))

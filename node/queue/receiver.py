@@ -179,7 +179,7 @@ class QueueReceiver:
                 asked.sort(key=lambda one: one[0] != first)
                 await self._take_in_turn(poll, found, asked[:1])
                 asked = asked[1:]
-            if poll.limit - found.count < len(asked):
+            if len(asked) == 1 or poll.limit - found.count < len(asked):
                 await self._take_in_turn(poll, found, asked)
             elif asked:
                 await self._take_in_turn(poll, found, await self._take_at_once(poll, found, asked))

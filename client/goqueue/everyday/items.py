@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -56,10 +57,16 @@ class Items(Generic[T]):
 
     def __init__(self, type: type[T] | None = None) -> None:
         """None: bytes and str, each told from the other when it is taken out. Else a dataclass, a
-        msgspec Struct, or what else msgspec makes JSON of. Raises TypeError for another one."""
+        msgspec Struct, what else msgspec makes JSON of, or a model of pydantic 2. Raises TypeError
+        for another one."""
         self._type: Any = type
         self._is_plain = type in (None, bytes, str)
-        self._decoder = None if self._is_plain else msgspec.json.Decoder(self._type)
+        self._encode: Callable[[Any], bytes] = msgspec.json.encode
+        self._decode: Callable[[bytes], Any] | None = None
+        if _is_model(type):
+            self._encode, self._decode = _of_model, cast(Any, type).model_validate_json
+        elif not self._is_plain:
+            self._decode = msgspec.json.Decoder(self._type).decode
         self._class = self._type if inspect.isclass(type) else None
 
     def encode(self, item: T) -> tuple[bytes, dict[str, Text] | None]:
@@ -72,7 +79,7 @@ class Items(Generic[T]):
         if self._is_plain:
             return (item.encode() if isinstance(item, str) else cast(bytes, item)), None
         try:
-            return msgspec.json.encode(item), None
+            return self._encode(item), None
         except (TypeError, ValueError) as error:
             raise BadRequest(f"no JSON can be made of {type(item).__name__}: {error}") from None
 
@@ -80,11 +87,11 @@ class Items(Generic[T]):
         """The message's item. Raises Unfit where it is none."""
         value = message.value or b""
         try:
-            if self._decoder is not None:
-                return cast(T, self._decoder.decode(value))
+            if self._decode is not None:
+                return cast(T, self._decode(value))
             if self._type is str or (self._type is None and _is_text(message)):
                 return cast(T, value.decode())
-        except UNREADABLE as error:
+        except (*UNREADABLE, ValueError) as error:  # pydantic's are ValueErrors
             raise Unfit(f"no {self._name}: {error}") from None
         return cast(T, value)
 
@@ -97,6 +104,17 @@ class Items(Generic[T]):
         if self._type is None:
             return "a queue without a type takes bytes and str"
         return f"this queue takes {self._name}"
+
+
+def _is_model(type: object) -> bool:
+    """By what it does: pydantic is imported by whoever has a model of it, and by nobody else."""
+    return inspect.isclass(type) and all(
+        callable(getattr(type, name, None)) for name in ("model_dump_json", "model_validate_json")
+    )
+
+
+def _of_model(item: Any) -> bytes:
+    return cast(str, item.model_dump_json()).encode()
 
 
 def _is_text(message: Message) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 import goqueue
@@ -43,6 +44,11 @@ class Job:
 class Point(msgspec.Struct):
     x: int
     y: int
+
+
+class Letter(pydantic.BaseModel):
+    to: str
+    at: datetime
 
 
 @pytest.fixture
@@ -112,7 +118,13 @@ def test_bytes_and_str_come_as_they_were_put(jobs: Queue[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "item"), [(Job, Job("resize", 7)), (Point, Point(1, 2)), (dict[str, int], {"a": 1})]
+    ("kind", "item"),
+    [
+        (Job, Job("resize", 7)),
+        (Point, Point(1, 2)),
+        (dict[str, int], {"a": 1}),
+        (Letter, Letter(to="a@example.org", at=datetime(2026, 1, 2, tzinfo=UTC))),
+    ],
 )
 def test_typed_items_come_as_what_they_are(target: str, kind: Any, item: Any) -> None:
     with Queue(target, "typed", kind) as typed:
@@ -379,7 +391,14 @@ def test_two_processes_worth_of_handles_take_different_items(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [(Job, b"{}"), (str, b"\xff"), (Point, b'{"x":1,"y":"2"}')]
+    ("kind", "value"),
+    [
+        (Job, b"{}"),
+        (str, b"\xff"),
+        (Point, b'{"x":1,"y":"2"}'),
+        (Letter, b'{"to":"a","at":"soon"}'),
+        (Letter, b"\xff"),
+    ],
 )
 def test_bytes_of_something_else_are_unfit(kind: Any, value: bytes) -> None:
     with pytest.raises(Unfit):

@@ -32,7 +32,6 @@ from node.factories import (
     raft_config,
     spans_of,
 )
-from node.groups.sessions import GroupSessions
 from node.http.budget.memory import Budgets
 from node.http.server.app import HttpFront
 from node.kubernetes.pod import Pod, PodParts, pod_of
@@ -57,6 +56,7 @@ from node.queue.schedule_worker import ScheduleRunner
 from node.queue_assembly import (
     QueueBase,
     QueueParts,
+    TimedParts,
     group_services,
     node_tasks,
     queue_parts,
@@ -101,16 +101,6 @@ class NodeAssembly:
     link: PeerLink
     metrics: Metrics
     timed: TimedParts
-
-
-@dataclass(frozen=True, slots=True)
-class TimedParts:
-    """What does something at a time, or is still doing it."""
-
-    replicas: Replicas
-    sessions: GroupSessions
-    schedules: ScheduleRunner
-    flusher: Flusher
 
 
 class _Base:
@@ -376,15 +366,13 @@ def assemble(
     rng: random.Random | None = None,
 ) -> NodeAssembly:
     """Wire a node over its open store, on the running loop; nothing is started yet."""
-    clock, rng = clock or SystemClock(), rng or system_random()
-    base = _Base(config, store, on_failure, levels or Levels(), on_outdated, clock, rng)
+    clock, rng, levels = clock or SystemClock(), rng or system_random(), levels or Levels()
+    base = _Base(config, store, on_failure, levels, on_outdated, clock, rng)
     groups = _Groups(base)
     cluster, replicas, node = groups.cluster, groups.replicas, base.me.node
     lag = LoopLag(base.metrics, base.flusher.pace.ticked)
     base.status = status = _status(base, groups, lag)
-    base.membership = BrokerMembership(
-        base.me, config=config, store=store, raft=base.raft, cluster=cluster, link=base.link
-    )
+    base.membership = _membership(base, cluster)
     base.raft.on_failed = status.replica_failed
     finder, background_tasks = TopicFinder(cluster), node_tasks()
     queue_base = _queue_base(base, groups, groups.partitions, finder, background_tasks)
@@ -397,7 +385,8 @@ def assemble(
     front = front_of(config, broker, base.metrics, spans, ports, base.budgets)
     figures = _figures(base, groups, front, parts)
     pod = _pod(base, groups, broker, begin_anew)
-    schedules = ScheduleRunner(cluster, broker.records)
+    runner = ScheduleRunner(cluster, broker.records)
+    timed = TimedParts(replicas, for_groups.sessions, runner, base.flusher)
     services = ServiceStack(
         [
             ("store", StoreService(store, base.workers, base.flusher)),
@@ -422,7 +411,7 @@ def assemble(
             ("group_sessions", for_groups.sessions),
             ("group_signs", for_groups.signs),
             ("redrives", RedriveRunner(cluster, parts.source)),
-            ("schedules", schedules),
+            ("schedules", runner),
             *cluster_maintenance(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
@@ -432,16 +421,18 @@ def assemble(
         ],
         stop_timeout_s=STOP_PART_S,
     )
-    return NodeAssembly(
-        services,
-        front,
-        groups.maintenance,
-        status,
-        broker,
-        base.raft,
-        base.link,
-        base.metrics,
-        TimedParts(replicas, for_groups.sessions, schedules, base.flusher),
+    of_its_own = (services, front, groups.maintenance, status, broker)
+    return NodeAssembly(*of_its_own, base.raft, base.link, base.metrics, timed)
+
+
+def _membership(base: _Base, cluster: ClusterHost) -> BrokerMembership:
+    return BrokerMembership(
+        base.me,
+        config=base.config,
+        store=base.store,
+        raft=base.raft,
+        cluster=cluster,
+        link=base.link,
     )
 
 

@@ -36,18 +36,30 @@ from node.queue.receiver import QueueReceiver
 from node.queue.redrive_admin import PartitionDeadLetters, RedrivesBroker
 from node.queue.redrive_worker import DeadLetterSource
 from node.queue.schedule_admin import SchedulesBroker
+from node.queue.schedule_worker import ScheduleRunner
 from node.queue.service import QueueService
 from node.queue.settle import Settles
 from node.queue.views import QueueViews
 from node.replicas.local import Replicas
 from node.replicas.partition_service import PartitionService
 from node.replicas.topology import Topology
+from node.storage.flusher import Flusher
 
 ANSWER_BYTES = 8 << 20
 """Values in one answer; what was leased beyond them is given back."""
 ERRANDS_MAX = 10_000
 ERRANDS_STOP_S = 1.0
 """How long errands may go on when the node stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedParts:
+    """What does something at a time, or is still doing it."""
+
+    replicas: Replicas
+    sessions: GroupSessions
+    schedules: ScheduleRunner
+    flusher: Flusher
 
 
 @dataclass(frozen=True, slots=True)

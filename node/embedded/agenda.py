@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from node.assembly import TimedParts
+from node.queue_assembly import TimedParts
 
 
 @dataclass(frozen=True, slots=True)

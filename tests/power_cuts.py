@@ -7,7 +7,7 @@ write-ahead files are small, so that both are rolled on the way.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -31,8 +31,8 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines roll their files after a few items, and need no reserve."""
     usual = embedded.embedded_config
 
-    def configured(directory: str) -> NodeConfig:
-        config = usual(directory)
+    def configured(directory: str, settings: Mapping[str, object] | None = None) -> NodeConfig:
+        config = usual(directory, settings)
         storage = dataclasses.replace(
             config.storage,
             segment_bytes=SEGMENT_BYTES,

@@ -52,6 +52,9 @@ LEAVE_S = 3.0
 ACCEPT_PAUSE_S = 0.1
 DRAIN_S = 5.0
 """How long `close` waits for what the desk has under way, at most."""
+CLOSE_S = 30.0
+"""How long it waits for all of it. The loop itself may stand in a sync that does not come back: the
+directory stays locked then, and is given back when it does."""
 
 _log = get_logger("embedded")
 logging.getLogger("raft").addHandler(logging.NullHandler())  # a busy host stalls it: no news
@@ -210,8 +213,9 @@ class Engine:
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(self._ending.set)
         if self._thread.is_alive():
-            self._thread.join()
-        _OPEN.discard(self)
+            self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():  # else a forked child must let go of its lock, still
+            _OPEN.discard(self)
 
     @property
     def node(self) -> NodeAssembly:

@@ -12,16 +12,18 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, TypeVar, Unpack
 
 import msgspec
 
 from goqueue.admin.redrives import Redrive
 from goqueue.blocking.client import Client
 from goqueue.blocking.received import BlockingReceived
+from goqueue.everyday import new_topic
 from goqueue.everyday.at_hand import AtHand
 from goqueue.everyday.items import Item, Items, Unfit
 from goqueue.everyday.lease import LeaseKeeper
+from goqueue.everyday.new_topic import NewTopic
 from goqueue.everyday.opening import open
 from goqueue.everyday.targets import Mode, Target
 from goqueue.models.failures import Closed, Empty, PublishFailed, SettleFailed
@@ -29,7 +31,7 @@ from goqueue.models.messages import OutgoingMessage, Published
 from goqueue.models.options import Priority
 from goqueue.models.outcomes import failed
 from goqueue.models.settles import Settled
-from goqueue.models.times import Duration, Time, duration_ms, visibility_s
+from goqueue.models.times import Duration, Time, visibility_s
 from goqueue.publish.outgoing import Text, to_headers
 from goqueue.wire.errors import (
     BadRequest,
@@ -38,16 +40,11 @@ from goqueue.wire.errors import (
     PayloadTooLarge,
     ReceiptExpired,
     Timeout,
-    TopicExists,
     UnknownGroup,
-    UnknownTopic,
 )
 
 T = TypeVar("T")
 
-Durability = Literal["safe", "turbo"]
-DURABILITIES = {"safe": "majority", "turbo": "relaxed"}
-"""As a topic's `durability` calls them."""
 Encoded = tuple[bytes, dict[str, Text] | None]
 """A message's value and headers."""
 ITEMS_MAX = 100_000
@@ -62,7 +59,6 @@ LOST_MAX = 3
 """Answers that may be lost one after the other, as those of servers that end."""
 LOOK_S = 0.02
 REQUEUE_S = 60.0
-FOR_EVER = -1
 
 
 class QueueStats(msgspec.Struct, frozen=True):
@@ -95,24 +91,25 @@ class Queue(Generic[T]):
         type: type[T] | None = None,
         *,
         group: str = GROUP,
-        partitions: int = 1,
-        keep: Duration | None = None,
-        durability: Durability = "safe",
         visibility: Duration | None = None,
         mode: Mode = "rw",
+        **new: Unpack[NewTopic],
     ) -> None:
         """Open a queue, and make it where it is missing.
 
         `target` as of `goqueue.open`, or a client, which stays open. `type`: of the items, see
-        `Items`; None takes bytes and str. Those who name the same `group` share the items. A new
-        topic has so many `partitions`, and keeps all messages; with `keep` those of that time only,
-        taken out or not; its `durability` is `safe`, or `turbo`: then `put` returns once the item
-        is written, and it is synced within 50 ms or 8 MiB. That survives a killed process, and a
-        power cut takes at most the last of it: see `sync`. An item that is taken out is the taker's
-        for `visibility`, the group's setting (30 s) if not given. With `mode="r"`, as of
-        `goqueue.open`, the queue must be there, and is only looked at. Raises what `goqueue.open`
-        raises.
+        `Items`; None takes bytes and str. Those who name the same `group` share the items. An item
+        that is taken out is the taker's for `visibility`, the group's setting (30 s) if not given.
+
+        A new topic has so many `partitions` (1), and keeps all messages; with `keep` those of that
+        time only, taken out or not. Its `durability` is `safe`, or `turbo`: then `put` returns once
+        the item is written, and it is synced within 50 ms or 8 MiB. That survives a killed process,
+        and a power cut takes at most the last of it: see `sync`.
+
+        With `mode="r"`, as of `goqueue.open`, the queue must be there, and is only looked at.
+        Raises what `goqueue.open` raises, and BadRequest for another durability.
         """
+        new_topic.check(new)
         self._items: Items[T] = Items(type)
         self._visibility = visibility
         self._owns_client = not isinstance(target, Client)
@@ -124,10 +121,9 @@ class Queue(Generic[T]):
         self._is_closed = False
         try:
             self._at_hand = AtHand(self.client, topic, group, visibility)
-            if mode == "r":
-                self.client.topic(topic)
-            else:
-                self._make(partitions, keep, durability)
+            if mode != "r":
+                self._make(new)
+            self._partitions = self.client.topic(topic).partitions
         except BaseException:
             self.close()
             raise
@@ -139,15 +135,16 @@ class Queue(Generic[T]):
         topic: str = TOPIC,
         type: type[T] | None = None,
         *,
-        partitions: int = 1,
-        keep: Duration | None = None,
-        durability: Durability = "safe",
-        **options: Any,
+        group: str = GROUP,
+        visibility: Duration | None = None,
+        mode: Mode = "rw",
+        **new: Unpack[NewTopic],
     ) -> Queue[T]:
         """A queue that is not there yet; as `Queue`. Raises TopicExists where it is."""
-        with _Lent(target, options.get("mode", "rw")) as lent:
-            _create(lent.client, topic, partitions, keep, durability)
-            return lent.to(cls(lent.client, topic, type, **options))
+        new_topic.check(new)
+        with _Lent(target, mode) as lent:
+            new_topic.create(lent.client, topic, new)
+            return lent.to(cls(lent.client, topic, type, group=group, visibility=visibility))
 
     @classmethod
     def open(
@@ -395,14 +392,8 @@ class Queue(Generic[T]):
 
     # private
 
-    def _make(self, partitions: int, keep: Duration | None, durability: Durability) -> None:
-        try:
-            found = self.client.topic(self.topic)
-        except UnknownTopic:
-            with suppress(TopicExists):  # another one has just made it
-                _create(self.client, self.topic, partitions, keep, durability)
-            found = self.client.topic(self.topic)
-        self._partitions = found.partitions
+    def _make(self, new: NewTopic) -> None:
+        new_topic.create_if_missing(self.client, self.topic, new)
         try:
             self.client.group(self.group)
         except UnknownGroup:
@@ -489,19 +480,3 @@ def _check_batch(encoded: Sequence[Encoded]) -> None:
             items_max=ITEMS_MAX,
             limit=BATCH_BYTES_MAX,
         )
-
-
-def _create(
-    client: Client, topic: str, partitions: int, keep: Duration | None, durability: Durability
-) -> None:
-    """A topic that keeps what nobody has taken out. Raises TopicExists, and BadRequest for another
-    durability."""
-    if durability not in DURABILITIES:
-        raise BadRequest(f"durability {durability!r}: want {' or '.join(DURABILITIES)}")
-    client.create_topic(
-        topic,
-        partitions=partitions,
-        retention_ms=FOR_EVER if keep is None else duration_ms(keep, "keep"),
-        retention_bytes=-1,
-        durability=cast(Any, DURABILITIES[durability]),
-    )

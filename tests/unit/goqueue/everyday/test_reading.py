@@ -17,7 +17,6 @@ from goqueue.errors import (
     Closed,
     GoQueueError,
     NotFound,
-    PublishFailed,
     ReadOnlyDirectory,
 )
 from goqueue.local import reading as reading_channel
@@ -83,6 +82,7 @@ def test_every_changing_call_is_a_clear_error(jobs: Path) -> None:
         client = queue.client
         for change in (
             lambda: queue.put("more"),
+            lambda: queue.put_many(["more"]),
             queue.get,
             queue.requeue,
             queue.sync,
@@ -94,9 +94,6 @@ def test_every_changing_call_is_a_clear_error(jobs: Path) -> None:
             with pytest.raises(ReadOnlyDirectory, match="is open for reading only") as no:
                 change()
             assert (no.value.code, no.value.http_status) == ("read_only_directory", 403)
-        with pytest.raises(PublishFailed, match="is open for reading only") as failed:
-            queue.put_many(["more"])
-        assert isinstance(failed.value.results[0], ReadOnlyDirectory)
 
 
 def test_each_route_is_known_to_change_something_or_not() -> None:
@@ -182,6 +179,9 @@ def test_a_torn_tail_is_read_up_to_the_tear(jobs: Path) -> None:
     data = wal.read_bytes()
     at = data.rindex(b"torn")
     wal.write_bytes(data[:at] + bytes(len(data) - at))
+    segment = segment_of(killed)  # nothing of it is synced yet
+    held = segment.read_bytes()
+    segment.write_bytes(held[: held.rindex(b"torn")])
     before = files(killed)
 
     with Queue(killed, mode="r") as queue:

@@ -14,6 +14,7 @@ import pytest
 
 from goqueue import Queue
 from goqueue.errors import Closed, Empty
+from goqueue.everyday.at_hand import AtHand
 from tests.power_cuts import small_files
 
 
@@ -117,14 +118,14 @@ def test_a_stream_waits_for_items_and_does_not_poll(
     jobs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
+    take = AtHand.take
+
+    def counted(at_hand: AtHand, limit: int, wait_s: float) -> object:
+        asked.append(1)
+        return take(at_hand, limit, wait_s)
+
+    monkeypatch.setattr(AtHand, "take", counted)
     with Queue[int](jobs, type=int) as queue:
-        receive = queue.client.receive
-
-        def counted(*given: object, **options: object) -> object:
-            asked.append(1)
-            return receive(*given, **options)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(queue.client, "receive", counted)
         queue.put(0)
 
         def handle(number: int) -> None:

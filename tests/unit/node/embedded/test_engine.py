@@ -19,7 +19,7 @@ import pytest
 
 from goqueue.wire.errors import GoQueueError, Unavailable
 from log.disk.files import OsDisk, SyncFailed
-from node import assembly, factories
+from node import factories
 from node.embedded import engine as embedded
 from node.embedded.engine import DirectoryFailed, Engine, open_engine
 from node.embedded.settings import embedded_config
@@ -337,6 +337,7 @@ class StandingDisk(OsDisk):
     """The machine's, until its syncs do not come back."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.stands = False
         self.waiting = threading.Event()
         self.go_on = threading.Event()
@@ -351,7 +352,7 @@ class StandingDisk(OsDisk):
 def test_while_a_sync_stands_still_nobody_else_gets_the_directory(
     directory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "STOP_PART_S", 0.05)
+    monkeypatch.setattr(embedded, "CLOSE_S", 0.05)
     disk = StandingDisk()
     engine = Engine(directory, disk)
     engine.open()

@@ -302,14 +302,8 @@ class _Groups:
 
     def _moves(self, base: _Base, moving: MovingPartitions) -> ReplicaMoves:
         """What moves replicas where the cluster's state wants them."""
-        return ReplicaMoves(
-            self.cluster,
-            moving,
-            self.replicas.looks(),
-            self.forwarder,
-            base.link,
-            base.metrics,
-        )
+        looks = self.replicas.looks()
+        return ReplicaMoves(self.cluster, moving, looks, self.forwarder, base.link, base.metrics)
 
     def _changed(self) -> None:
         """The cluster's state is another one."""
@@ -426,13 +420,9 @@ def assemble(
 
 
 def _membership(base: _Base, cluster: ClusterHost) -> BrokerMembership:
+    config, store, raft = base.config, base.store, base.raft
     return BrokerMembership(
-        base.me,
-        config=base.config,
-        store=base.store,
-        raft=base.raft,
-        cluster=cluster,
-        link=base.link,
+        base.me, config=config, store=store, raft=raft, cluster=cluster, link=base.link
     )
 
 

@@ -125,14 +125,10 @@ class Store:
         store._state = opened.state
         store._take_over(opened)
         for partition_id in sorted(opened.state.partitions):
-            log = store._logs[partition_id] = store._partition_log(
-                partition_id, opened.segments[partition_id]
-            )
-            log.restore(
-                opened.state.partitions[partition_id],
-                opened.lasts[partition_id],
-                opened.tails[partition_id],
-            )
+            segments = opened.segments[partition_id]
+            log = store._logs[partition_id] = store._partition_log(partition_id, segments)
+            meta, last = opened.state.partitions[partition_id], opened.lasts[partition_id]
+            log.restore(meta, last, opened.tails[partition_id])
             if not read_only:
                 log.evict(store._ram_share())
         store.damaged_entries = opened.damaged
@@ -192,9 +188,8 @@ class Store:
         """Where a copy of another replica gathers its files, for `install` of that group's log. It
         goes on with what an earlier copy left, else takes this id. Raises KeyError."""
         log = self._logs[partition_id]
-        return Staging(
-            self._disk, log.disk_segments.directory, partition_id, log.created_lsn, new_id
-        )
+        directory = log.disk_segments.directory
+        return Staging(self._disk, directory, partition_id, log.created_lsn, new_id)
 
     # -- appending
 
@@ -497,10 +492,8 @@ class Store:
         due = self.sync_due_ms()
         return due is not None and (now_ms is None or now_ms >= due)
 
-    def _partition_log(
-        self, partition_id: PartitionId, segments: PartitionSegments
-    ) -> PartitionLog:
-        return PartitionLog(partition_id, self, segments, self._disk, self.config.snapshots_kept)
+    def _partition_log(self, one: PartitionId, segments: PartitionSegments) -> PartitionLog:
+        return PartitionLog(one, self, segments, self._disk, self.config.snapshots_kept)
 
     def _ram_share(self) -> int:
         return self.config.ram_tail_bytes // max(1, len(self._logs))

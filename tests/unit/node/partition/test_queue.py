@@ -56,7 +56,13 @@ class Group:
         self.flying: list[tuple[Entry, Callable[..., None]]] = []
 
     def propose(
-        self, kind: int, body: Any, *, callback: Callable[..., None], **facts: Any
+        self,
+        kind: int,
+        body: Any,
+        *,
+        callback: Callable[..., None],
+        relaxed: bool = False,
+        **facts: Any,
     ) -> Index:
         if not self.is_ready_leader:
             raise NotLeader("other")

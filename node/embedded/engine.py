@@ -432,7 +432,8 @@ child has to let go of."""
 def _forked() -> None:
     _FORKS.release()
     for engine in list(_OPEN):
-        engine.forget()
+        with suppress(Exception):  # that one can't let go must not keep the others from it
+            engine.forget()
     _OPEN.clear()
 
 

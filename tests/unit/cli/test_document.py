@@ -18,6 +18,7 @@ NOT_OF_A_QUEUE = {"config", "generate", "dev", "serve", "cluster", "version", "t
     "key",
     "audit",
     "local",
+    "worker",
 }
 
 

@@ -14,7 +14,7 @@ from goqueue.api.moved import MOVED
 NOBODY = "http://127.0.0.1:1"
 BATCHES = {"pages", "runs", "tail_runs", "replay_runs", "events_pages"}
 """What the asynchronous client has besides, for programs that read much."""
-BENEATH = {"known_topics", "transport"}
+BENEATH = {"known_topics"}
 INSIDE = {"receive": {"settler", "timeout_s"}}
 """Arguments that only a consumer gives."""
 
@@ -31,7 +31,7 @@ def test_every_call_is_there_for_both_kinds_of_program() -> None:
 
 @pytest.mark.parametrize(
     ("awaited", "blocking", "name"),
-    [(AsyncClient, Client, name) for name in sorted(calls(Client) - {"admin", *MOVED})]
+    [(AsyncClient, Client, name) for name in sorted(calls(Client) - {"admin", "transport", *MOVED})]
     + [(AsyncAdmin, Admin, name) for name in sorted(calls(Admin))],
 )
 def test_a_call_takes_the_same_in_both(awaited: type, blocking: type, name: str) -> None:

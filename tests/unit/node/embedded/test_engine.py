@@ -72,18 +72,17 @@ def test_what_was_acknowledged_is_there_when_it_is_opened_again(directory: str) 
     second.close()
 
 
-def test_it_is_one_node_that_listens_nowhere(engine: Engine, directory: str) -> None:
+def test_it_is_one_node_that_listens_nowhere(directory: str) -> None:
+    before = _own_sockets()  # of what other tests have open in this process
+    engine = open_engine(directory)
+    publish(engine, "x")
     nodes = json.loads(engine.ask("GET", "/v1/cluster/nodes", {}).result().body)["nodes"]
 
     assert [(node["id"], node["http_url"]) for node in nodes] == [("node-1", f"file://{directory}")]
     assert embedded_config(directory).embedded
-    inodes = {
-        link.removeprefix("socket:[").removesuffix("]")
-        for link in map(_target, Path("/proc/self/fd").iterdir())
-        if link.startswith("socket:[")
-    }
     listening = {line.split()[9] for line in _tcp_lines() if line.split()[3] == "0A"}
-    assert not inodes & listening
+    assert not (_own_sockets() - before) & listening
+    engine.close()
 
 
 def test_a_second_one_is_refused_and_names_who_has_the_directory(
@@ -382,6 +381,14 @@ def test_the_hosts_loop_may_stand_still(engine: Engine) -> None:
         return publish(engine, "from a loop that waits for it")  # blocks this loop
 
     assert asyncio.run(host()) == 200
+
+
+def _own_sockets() -> set[str]:
+    return {
+        link.removeprefix("socket:[").removesuffix("]")
+        for link in map(_target, Path("/proc/self/fd").iterdir())
+        if link.startswith("socket:[")
+    }
 
 
 def _target(path: Path) -> str:

@@ -83,8 +83,13 @@ def work(directory: str, disk: Disk, how_far: Callable[[], int]) -> list[Event]:
 
 def check(directory: str, disk: Disk, told: list[Event], cut_at: int) -> None:
     """What was acknowledged before the cut holds: what was put is there, batches whole or not at
-    all; what was done or is another's is not given out, all else is, once."""
-    known = [(what, item) for how_far, what, item in told if how_far <= cut_at]
+    all; what was done or is another's is not given out, all else is, once. A lease is synced with
+    what comes after it: it holds from the next put or ack on."""
+    known = [
+        (what, item)
+        for number, (how_far, what, item) in enumerate(told)
+        if (_next_sync(told, number) if what == "taken" else how_far) <= cut_at
+    ]
     put = {item for what, item in known if what == "put"}
     gone = {item for what, item in known if what in ("taken", "done")}
     with opened(directory, disk) as client:
@@ -105,3 +110,9 @@ def check(directory: str, disk: Disk, told: list[Event], cut_at: int) -> None:
     assert not gone & set(given), f"came again: {sorted(gone & set(given))}"
     assert len(given) == len(set(given))
     assert put - gone - set(given) <= {item for _, what, item in told if what != "put"}
+
+
+def _next_sync(told: list[Event], number: int) -> float:
+    """How far the disk was when something after this lease was acknowledged."""
+    after = (how_far for how_far, what, _item in told[number + 1 :] if what != "taken")
+    return next(after, float("inf"))

@@ -31,6 +31,7 @@ class CutDisk(OsDisk):
     at a time: nothing is written while it is copied."""
 
     def __init__(self, image: Path, copies: Path) -> None:
+        super().__init__()
         self.steps = 0
         self._image = image
         self._copies = copies

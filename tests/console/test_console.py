@@ -227,14 +227,16 @@ async def test_new_messages_are_shown_as_they_come_as_text_and_stop_when_asked(
     cluster: Cluster, scene: Scene, page: Page
 ) -> None:
     cluster[0].ask("POST", "/topics", {"name": "tailed", "num_partitions": 1})
+    publish(cluster[0], "tailed", [{"value": "before"}])  # its partition is led from here on
     await page.goto(f"{cluster[0].url}/ui/topics/tailed/messages")
     await page.evaluate("document.querySelector('#tail button').click(); true")
+    await page.until("document.querySelector('#tail [data-state]').textContent.includes('Waiting')")
     publish(cluster[0], "tailed", [{"value": "<b>bold</b>", "key": "k"}, {"value": "last"}])
 
     await page.until("document.querySelectorAll('#tail li').length === 2", 12)
     assert await page.evaluate("document.querySelector('#tail li pre').textContent") == "last"
     assert await page.evaluate("document.querySelectorAll('#tail b').length") == 0
     assert await page.evaluate("document.querySelector('#tail li a').pathname") == (
-        "/ui/messages/tailed%3A0%3A1"
+        "/ui/messages/tailed%3A0%3A2"
     )
     assert page.complaints == []

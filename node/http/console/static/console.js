@@ -104,7 +104,8 @@
       passed = 0;
       source = new EventSource(place.dataset.source);
       button.setAttribute("aria-pressed", "true");
-      state.textContent = "Waiting for the next message…";
+      state.textContent = "Connecting…";
+      source.onopen = function () { if (!passed) state.textContent = "Waiting for the next message…"; };
       say("New messages are shown as they come");
       source.onmessage = function (event) {
         passed += 1;

@@ -14,6 +14,7 @@ from goqueue.transport.http import Transport, join
 from goqueue.transport.pages import (
     PAGE_LIMIT,
     decode_page,
+    each,
     interleaved,
     merged,
     partition_pages,
@@ -93,7 +94,7 @@ class Reading:
             name=f"{topic}:{partition}",
         )
 
-    async def messages(
+    def messages(
         self,
         topic: str,
         partition: int | None = None,
@@ -112,10 +113,7 @@ class Reading:
         runs = self.runs(
             topic, partition, offset, from_time=from_time, to_time=to_time, follow=follow
         )
-        async with aclosing(runs):
-            async for run in runs:
-                for message in run:
-                    yield message
+        return each(runs)
 
     async def runs(
         self,

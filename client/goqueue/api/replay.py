@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.models.messages import Message
 from goqueue.models.times import Time, time_ms
+from goqueue.transport.pages import each
 
 if TYPE_CHECKING:
     from goqueue.archive.replay import Cluster
@@ -20,7 +21,7 @@ class Replaying:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def replay(
+    def replay(
         self,
         topic: str,
         partition: int | None = None,
@@ -56,10 +57,7 @@ class Replaying:
             topic_id=topic_id,
             on_missing=on_missing,
         )
-        async with aclosing(runs):
-            async for run in runs:
-                for message in run:
-                    yield message
+        return each(runs)
 
     async def replay_runs(
         self,

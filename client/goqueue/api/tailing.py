@@ -15,6 +15,7 @@ import msgspec
 from goqueue.models.messages import Message
 from goqueue.models.times import Duration, Time, datetime_ms, duration_text, time_text
 from goqueue.transport.http import Transport, join
+from goqueue.transport.pages import each
 from goqueue.transport.sse import Event, Events
 from goqueue.wire.errors import GoQueueError, ServerError, Unavailable
 from goqueue.wire.layout import LANE_NORMAL, LANES
@@ -33,7 +34,7 @@ class Tailing:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def tail(
+    def tail(
         self,
         topic: str,
         partition: int | None = None,
@@ -64,10 +65,7 @@ class Tailing:
             headers=headers,
             wait=wait,
         )
-        async with aclosing(runs):
-            async for run in runs:
-                for message in run:
-                    yield message
+        return each(runs)
 
     async def tail_runs(
         self,

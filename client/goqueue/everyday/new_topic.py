@@ -7,13 +7,12 @@ from typing import Any, Literal, TypedDict, cast
 
 from goqueue.blocking.client import Client
 from goqueue.models.options import check_options
-from goqueue.models.times import Duration, duration_ms
+from goqueue.models.times import Duration, retention_ms
 from goqueue.wire.errors import BadRequest, TopicExists, UnknownTopic
 
 Durability = Literal["safe", "turbo"]
 DURABILITIES = {"safe": "majority", "turbo": "relaxed"}
 """As a topic's `durability` calls them."""
-FOR_EVER = -1
 
 
 class NewTopic(TypedDict, total=False):
@@ -35,11 +34,10 @@ def check(new: NewTopic) -> None:
 
 def create(client: Client, topic: str, new: NewTopic) -> None:
     """A topic that keeps what nobody has taken out. Raises TopicExists."""
-    keep = new.get("keep")
     client.create_topic(
         topic,
         partitions=new.get("partitions", 1),
-        retention_ms=FOR_EVER if keep is None else duration_ms(keep, "keep"),
+        retention_ms=retention_ms(new.get("keep")),
         retention_bytes=-1,
         durability=cast(Any, DURABILITIES[new.get("durability", "safe")]),
     )

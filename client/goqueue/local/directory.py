@@ -12,15 +12,14 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
-from urllib.parse import urlencode
 
 from goqueue.local import unix_socket
-from goqueue.local.engine import LOCKED, Engine, find_engine
+from goqueue.local.engine import LOCKED, Engine, answer_of, find_engine
 from goqueue.local.unix_socket import SocketPath
 from goqueue.models.failures import Closed, DirectoryInUse, DirectoryUnusable
 from goqueue.transport.channel import Answer, Request, Streamed
 from goqueue.transport.servers import HttpChannel
-from goqueue.wire.errors import ConnectionFailed, GoQueueError, Timeout
+from goqueue.wire.errors import ConnectionFailed, GoQueueError
 
 OPEN_S = 5.0
 """How long `connect` waits for an owner that has the lock and does not answer yet."""
@@ -203,16 +202,8 @@ class _Own:
         return self.engine.failure
 
     async def ask(self, request: Request, timeout_s: float) -> Answer:
-        target = request.path
-        if request.params:
-            target += f"?{urlencode(request.params)}"
-        told = self.engine.ask(request.method, target, request.headers, request.body or b"")
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await asyncio.wrap_future(told)
-        except TimeoutError:
-            raise Timeout(f"no answer from {self._directory} in time") from None
-        return Answer(answer.status, answer.headers, answer.body)
+        late = f"no answer from {self._directory} in time"
+        return await answer_of(self.engine.ask, request, timeout_s, late)
 
     @asynccontextmanager
     async def stream(self, request: Request, quiet_s: float) -> AsyncGenerator[Streamed, None]:

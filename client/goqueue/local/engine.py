@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Protocol, cast
+from urllib.parse import urlencode
 
 from goqueue.models.failures import EngineMissing
-from goqueue.wire.errors import GoQueueError
+from goqueue.transport.channel import Answer, Request
+from goqueue.wire.errors import GoQueueError, Timeout
 from goqueue.wire.records import Headers
 
 GROUP = "goqueue.engines"
@@ -193,6 +196,25 @@ class ReadingEngine(Protocol):
     def close(self) -> None:
         """Let go of the files. Idempotent."""
         ...
+
+
+Ask = Callable[[str, str, Mapping[str, str], bytes], Future[EngineAnswer]]
+"""`ask` of an engine: method, target, headers and body."""
+
+
+async def answer_of(ask: Ask, request: Request, timeout_s: float, late: str) -> Answer:
+    """An engine's answer to a request, on the caller's loop. Raises Timeout, which says `late`, and
+    what `ask` does."""
+    target = request.path
+    if request.params:
+        target += f"?{urlencode(request.params)}"
+    told = ask(request.method, target, request.headers, request.body or b"")
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await asyncio.wrap_future(told)
+    except TimeoutError:
+        raise Timeout(late) from None
+    return Answer(answer.status, answer.headers, answer.body)
 
 
 def find_engine() -> Callable[[str], Engine]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from urllib.parse import urlencode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
-from goqueue.local.engine import ReadingEngine, find_reader
+from goqueue.local.engine import ReadingEngine, answer_of, find_reader
 from goqueue.models.failures import Closed, DirectoryUnusable
 from goqueue.transport.channel import Answer, Request, Streamed
-from goqueue.wire.errors import ReadOnlyDirectory, Timeout
+from goqueue.wire.errors import ReadOnlyDirectory
 
 FRESH_S = 0.25
 """How long what was read goes on to be shown while others write."""
@@ -68,16 +68,14 @@ class ReadingChannel:
                 return answer
         raise AssertionError("unreachable")
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self, server: str, request: Request, quiet_s: float
-    ) -> AsyncGenerator[Streamed, None]:
+    ) -> AbstractAsyncContextManager[Streamed]:
         """Nobody tells this process what others write: raises ReadOnlyDirectory."""
         raise ReadOnlyDirectory(
             f'{self.directory} is open for reading only (mode="r"), where nothing is followed:'
             " read it again instead"
         )
-        yield  # pragma: no cover
 
     async def close(self) -> None:
         self._closed = True
@@ -92,16 +90,10 @@ class ReadingChannel:
     # private
 
     async def _ask(self, reader: ReadingEngine, request: Request, until_s: float) -> Answer:
-        target = request.path
         if request.params:
-            target += f"?{urlencode(_shortened(request.params))}"
-        told = reader.ask(request.method, target, request.headers, request.body or b"")
-        try:
-            async with asyncio.timeout(max(0.0, until_s - time.monotonic())):
-                answer = await asyncio.wrap_future(told)
-        except TimeoutError:
-            raise Timeout(f"no answer from {self.directory} in time") from None
-        return Answer(answer.status, answer.headers, answer.body)
+            request = replace(request, params=_shortened(request.params))
+        left_s, late = until_s - time.monotonic(), f"no answer from {self.directory} in time"
+        return await answer_of(reader.ask, request, max(0.0, left_s), late)
 
     async def _current(self) -> ReadingEngine:
         """The directory as it is. Raises what `goqueue.open` does."""

@@ -16,6 +16,7 @@ from goqueue.wire.layout import RELATIVE_BELOW
 Time = datetime | int | str
 Duration = timedelta | float | str
 
+FOR_EVER = -1
 VISIBILITY_S = 30.0
 """Of a group that says nothing else."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,6 +34,12 @@ def duration_ms(duration: Duration, what: str) -> int:
     if not 0 <= total < RELATIVE_BELOW:  # NaN neither
         raise BadRequest(f"{what}: {duration} is out of range")
     return math.ceil(round(total, 6))
+
+
+def retention_ms(keep: Duration | None) -> int:
+    """For how long a topic keeps its messages, as its `retention_ms` has it; None is for ever.
+    Raises BadRequest on what is no duration."""
+    return FOR_EVER if keep is None else duration_ms(keep, "keep")
 
 
 def visibility_s(told: object) -> float:

@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from multiprocessing import get_context, parent_process
@@ -100,25 +102,15 @@ class Places:
 async def run_awaited(task: AnyTask, value: bytes, about: Current) -> bytes:
     """Run an async task here. Raises as `Places.run`."""
     args, kwargs = _arguments(task, value)
-    token = _CURRENT.set(about)
-    try:
+    with _running(about):
         return as_json(await task.function(*args, **kwargs), "result")
-    except SystemExit as error:  # of the task, not of its worker
-        raise RuntimeError(f"it asked its process to exit, with {error.code!r}") from error
-    finally:
-        _CURRENT.reset(token)
 
 
 def run_blocking(task: AnyTask, value: bytes, about: Current) -> bytes:
     """Run a task here. Raises as `Places.run`."""
     args, kwargs = _arguments(task, value)
-    token = _CURRENT.set(about)
-    try:
+    with _running(about):
         return as_json(task.function(*args, **kwargs), "result")
-    except SystemExit as error:  # of the task, not of its worker
-        raise RuntimeError(f"it asked its process to exit, with {error.code!r}") from error
-    finally:
-        _CURRENT.reset(token)
 
 
 def load_app(path: str) -> Tasks:
@@ -150,6 +142,18 @@ def _arguments(task: AnyTask, value: bytes) -> tuple[list[Any], dict[str, Any]]:
         return task.arguments.unpack(value)
     except BadArguments as error:
         raise Reject(error.message) from None
+
+
+@contextmanager
+def _running(about: Current) -> Iterator[None]:
+    """A task runs within."""
+    token = _CURRENT.set(about)
+    try:
+        yield
+    except SystemExit as error:  # of the task, not of its worker
+        raise RuntimeError(f"it asked its process to exit, with {error.code!r}") from error
+    finally:
+        _CURRENT.reset(token)
 
 
 def _begin() -> None:

@@ -15,12 +15,11 @@ import msgspec
 
 from goqueue.api.client import AsyncClient
 from goqueue.models.messages import OutgoingMessage, Published
-from goqueue.models.times import Duration, duration_ms
+from goqueue.models.times import Duration, retention_ms
 from goqueue.tasks.results import Results, ensure_topic, listed
 from goqueue.tasks.steps import Part, Rest, Step, Value, headers_of
 from goqueue.wire.errors import BadRequest
 
-FOR_EVER = -1
 JOIN, DONE = "join", "done"
 
 
@@ -91,11 +90,10 @@ class Sending:
         """The queue's topic is there."""
         if queue in self._known:
             return
-        keep = self._settings.keep
         await ensure_topic(
             self._client,
             queue,
-            retention_ms=FOR_EVER if keep is None else duration_ms(keep, "keep"),
+            retention_ms=retention_ms(self._settings.keep),
             dedup_window=self._settings.dedup_window,
             partitions=self._settings.partitions,
         )

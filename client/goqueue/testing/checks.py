@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from goqueue.api.search import FoundMessage, Timeline
 from goqueue.blocking.client import Client
+from goqueue.local.engine import Ask
 from goqueue.models.messages import Message, Published
 from goqueue.models.queued import DeadLetter
-from goqueue.testing.channel import Ask, MemoryChannel
+from goqueue.testing.channel import MemoryChannel
 from goqueue.wire.errors import GoQueueError, UnknownGroup, UnknownTopic
 
 SHOWN_MAX = 10

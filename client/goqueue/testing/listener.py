@@ -8,7 +8,7 @@ import socket
 from aiohttp import hdrs, web
 
 from goqueue.blocking.loop_thread import LoopThread
-from goqueue.testing.channel import Ask
+from goqueue.local.engine import Ask
 from goqueue.wire.errors import GoQueueError
 
 HOST = "127.0.0.1"

@@ -206,7 +206,7 @@ class Transport:
 
     def _pause_s(self, error: GoQueueError, attempt: int) -> float:
         told = error.data.get("retry_after_s")
-        pause_s = self.retry.pause_s(attempt, self.chance.random())
+        pause_s = self.pause_s(attempt)
         if isinstance(error, ConnectionFailed) and attempt < len(self.servers):
             return 0.0  # another server has not been asked yet
         if isinstance(told, int | float) and len(self.servers) == 1:

@@ -14,6 +14,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -199,6 +200,14 @@ async def partition_pages(
                 return
         elif is_stuck:
             return
+
+
+async def each(runs: AsyncGenerator[list[Message], None]) -> AsyncGenerator[Message, None]:
+    """The messages of lists, one by one; the lists' source ends with it."""
+    async with aclosing(runs):
+        async for run in runs:
+            for message in run:
+                yield message
 
 
 async def merged(readers: Sequence[AsyncIterator[Page]]) -> AsyncGenerator[list[Message], None]:

@@ -140,11 +140,12 @@ def test_repair_says_what_it_would_lose_and_does_it_only_when_told_to(jobs: Path
 
 
 def test_a_torn_tail_is_no_damage_and_repair_cuts_it(jobs: Path) -> None:
+    killed = jobs.parent / "killed"
     with Queue(jobs) as queue:
         queue.put("whole")
-        queue.put("torn")
-        shutil.copytree(jobs, jobs.parent / "killed", ignore=shutil.ignore_patterns("SOCKET"))
-    killed = jobs.parent / "killed"
+        shutil.copytree(jobs, killed, ignore=shutil.ignore_patterns("SOCKET"))
+        queue.put("torn")  # what is not whole in the log is in no segment: only the log is copied
+        shutil.copytree(jobs / "wal", killed / "wal", dirs_exist_ok=True)
     wal = max(killed.glob("wal/*.wal"))
     data = wal.read_bytes()
     at = data.rindex(b"torn")

@@ -237,7 +237,7 @@ async def test_a_run_that_is_cancelled_gives_back_what_was_handled(client: Async
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    (message,) = await client.receive("billing", "orders")
+    (message,) = await left_over(client)
     assert message.attempt == 1
 
 

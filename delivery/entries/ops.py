@@ -37,6 +37,17 @@ FORCED = -1
 KEPT_REASON_CHARACTERS = 256
 
 
+class StreamId(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """A stream of messages to one consumer: the run of the node that serves it, 8 bytes that its
+    process drew when it started, and the number that this run has given out once."""
+
+    run: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.run:016x}-{self.number}"
+
+
 class _Op(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The base of operations. One with a field that is not known here is refused, not misread."""
 

@@ -2,6 +2,6 @@
 
 Read `frames` first: what both sides say. `door` lets a client in, and `session` is one stream, with
 its parts: `credit`, what it may still be given; `delivery`, what is given; `settling`, what comes
-back, confirmed in order; `membership`, the assignment of a member. `registry` holds the streams of
+back, confirmed in order; `member`, the assignment of a member. `registry` holds the streams of
 a front, pings them, and ends those that are silent.
 """

@@ -160,7 +160,6 @@ def error_frame(error: GoQueueError, id: int | None = None) -> bytes:
     return encode_error({"type": "error", **named, **error.to_body()})
 
 
-
 def assignment_frame(told: HeartbeatAnswer) -> bytes:
     """As HTTP answers a heartbeat."""
     return b'{"type":"assignment",' + encode(told)[1:]

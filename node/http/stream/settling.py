@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from goqueue.background import TaskSet
-from node.api.queue import SettleRequest, SettleView
 from goqueue.wire.errors import GoQueueError, ServerError
+from node.api.queue import SettleRequest, SettleView
 from node.http.budget.memory import Held
 
 FRAMES_MAX = 256

@@ -39,6 +39,8 @@ class Feature(IntEnum):
     """A receive settles what came before; a node of a lower level would take no notice."""
     RESTING_GROUPS = 2
     """Raft groups with nothing to say rest: one beat between two nodes stands for all of theirs."""
+    STREAMS = 2
+    """Leases name the stream that they were given to, and end with it."""
 
 
 class Unspoken(Exception):

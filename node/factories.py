@@ -233,6 +233,7 @@ def front_of(
         body_grace_s=http.slow_sender_ms / 1000 * 0.8,
         append_deadline_s=http.request_timeout_ms / 1000,
         long_poll_s_max=http.long_poll_max_ms / 1000,
+        stream_silence_s=http.stream_silence_ms / 1000,
     )
     if config.embedded:
         limits = replace(

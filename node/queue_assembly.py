@@ -11,6 +11,7 @@ from goqueue.wire.types import NodeId
 from node.broker.node import GroupsFront, QueueFront
 from node.broker.queue import NodeQueue
 from node.broker.records import NodeRecords
+from node.broker.streams import NodeStreams
 from node.cluster.host import ClusterHost
 from node.cluster.tenant_quotas import Shares
 from node.cluster.topic_finder import TopicFinder
@@ -128,11 +129,16 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
     receipts = Receipts(
         lambda: cluster.state.receipt_keys, lambda: max(base.wall_ms(), cluster.state.time_ms)
     )
+    queue = NodeQueue(
+        finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
+    )
+    settles = Settles(cluster, groups, calls.operations, receipts, base.rng)
+    run = base.rng.getrandbits(64)
+    streams = NodeStreams(run, cluster.levels, groups, queue, settles, base.background_tasks)
     return QueueFront(
-        NodeQueue(
-            finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
-        ),
-        Settles(cluster, groups, calls.operations, receipts, base.rng),
+        queue,
+        settles,
+        streams,
         DeadLetters(groups=groups, calls=calls, finder=finder, answer_bytes=ANSWER_BYTES),
         RedrivesBroker(cluster, groups, parts.source, base.rng),
         DelayedMessages(calls, finder),

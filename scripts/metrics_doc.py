@@ -34,6 +34,7 @@ AREAS = {
     "http": "HTTP",
     "doors": "Doors",
     "tail": "Tails",
+    "stream": "Streams",
     "process": "The process",
 }
 NAME = re.compile(r"\b(?:goqueue|process|python)_[a-z0-9_]+\b(?!:)")

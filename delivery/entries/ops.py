@@ -37,6 +37,21 @@ FORCED = -1
 KEPT_REASON_CHARACTERS = 256
 
 
+class StreamId(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """A stream of messages to one consumer: the run of the node that serves it, 8 bytes that its
+    process drew when it started, and the number that this run has given out once."""
+
+    run: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.run:016x}-{self.number}"
+
+
+NO_STREAM = StreamId(0, 0)
+"""The default of a field that is always set."""
+
+
 class _Op(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The base of operations. One with a field that is not known here is refused, not misread."""
 
@@ -231,6 +246,27 @@ class Archived(_Op, array_like=True, frozen=True, tag=19):
     anew: bool = False
 
 
+class DeliveredToStream(Delivered, array_like=True, frozen=True, tag=20):
+    """As `Delivered`, to a stream: its leases are over when it ends. With a visibility of 0 they
+    have no deadline."""
+
+    stream: StreamId = NO_STREAM
+
+
+class StreamsEnded(_Op, array_like=True, frozen=True, tag=21):
+    """These streams of a run are over, or the whole run where none is named: what they have in
+    flight in this group is ready again at once, in front of its lanes. With `lost` it is a failed
+    attempt, and may have been the last one; else as if it had not been delivered.
+
+    Results in `CountResult`. Repeated it changes nothing, as a stream without leases is none.
+    """
+
+    group: int
+    run: int
+    streams: list[int]
+    lost: bool = False
+
+
 Op = (
     Configure
     | OpenGroup
@@ -251,6 +287,8 @@ Op = (
     | Own
     | RequireArchive
     | Archived
+    | DeliveredToStream
+    | StreamsEnded
 )
 
 REPEATED = (
@@ -277,7 +315,7 @@ class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Granted(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """What a `Delivered` came to; `delivery` names it in receipts."""
+    """What a `Delivered` came to; `delivery` names it in receipts. A `deadline_ms` of 0: none."""
 
     delivery: int
     deadline_ms: int
@@ -314,7 +352,8 @@ class CodesResult(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class CountResult(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Of a `Committed`, `Purged`, `Redriven`, `Parked` or `Unparked`: how many messages it changed.
+    """Of a `Committed`, `Purged`, `Redriven`, `Parked`, `Unparked` or `StreamsEnded`: how many
+    messages it changed.
     `refused` counts dead letters that would go in a loop."""
 
     count: int
@@ -382,7 +421,10 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Op]] = msgspec.msgpack.Decoder(list[Op])
 
 
-FEATURES: Mapping[type, Feature] = {}
+FEATURES: Mapping[type, Feature] = {
+    DeliveredToStream: Feature.STREAMS,
+    StreamsEnded: Feature.STREAMS,
+}
 """What came after level 1, and with which feature: all other operations are part of level 1."""
 
 

@@ -21,6 +21,7 @@ from delivery.entries.ops import (
     Cancelled,
     Committed,
     Delivered,
+    DeliveredToStream,
     Expired,
     Op,
     Own,
@@ -28,6 +29,7 @@ from delivery.entries.ops import (
     Redriven,
     Settled,
     Sought,
+    StreamsEnded,
     decode_ops,
 )
 from delivery.events.group import EventGroup
@@ -212,8 +214,10 @@ class EventFeed:
             self._judge_all(group, offsets, partial(self._judge.timed_out, delivery))
 
     def _own(self, op: Own, group: EventGroup) -> None:
-        leased = [o for o, story in group.stories.items() if story.place == "leased"]
-        self._judge_all(group, sorted(leased), partial(self._judge.owned, op))
+        self._judge_all(group, group.leased(), partial(self._judge.owned, op))
+
+    def _end_streams(self, op: StreamsEnded, group: EventGroup) -> None:
+        self._judge_all(group, group.leased(), partial(self._judge.streams_ended, op))
 
     def _commit(self, op: Committed, group: EventGroup) -> None:
         below = sorted(offset for offset in group.stories if offset < op.offset)
@@ -264,6 +268,8 @@ class EventFeed:
 
 _DOING: dict[type, Callable[..., None]] = {
     Delivered: EventFeed._deliver,
+    DeliveredToStream: EventFeed._deliver,
+    StreamsEnded: EventFeed._end_streams,
     Settled: EventFeed._settle,
     Expired: EventFeed._expire,
     Own: EventFeed._own,

@@ -60,6 +60,10 @@ class EventGroup:
         elif offset in self.over:
             self.over.discard(offset)
 
+    def leased(self) -> list[int]:
+        """Messages in flight, in order."""
+        return sorted(o for o, story in self.stories.items() if story.place == "leased")
+
     def waiting(self, stored: BitMap64) -> BitMap64:
         """Of these messages, those that nothing has happened to."""
         return stored - self.done - self.over - BitMap64(self.stories)

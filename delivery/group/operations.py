@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -26,6 +27,7 @@ from delivery.entries.ops import (
     Committed,
     CountResult,
     Delivered,
+    DeliveredToStream,
     Expired,
     Granted,
     Own,
@@ -37,12 +39,22 @@ from delivery.entries.ops import (
     Sought,
     SoughtResult,
     StaleResult,
+    StreamId,
+    StreamsEnded,
 )
 from delivery.group.attempts import Attempts
 from delivery.group.failures import Failures, Redrives
 from delivery.group.lag import coming, moved
 from delivery.group.leases import Leases
-from delivery.group.rules import FENCED, TIMED_OUT, is_redriven, is_run_out, lease_end_ms
+from delivery.group.rules import (
+    FENCED,
+    TIMED_OUT,
+    granted_until_ms,
+    is_ended,
+    is_redriven,
+    is_run_out,
+    lease_end_ms,
+)
 from delivery.group.state import GroupState, Owner, among
 from delivery.offsets.bitmaps import BitMap64, remove_below, span, stored_only
 from delivery.offsets.keys import NO_KEY, key_hash
@@ -109,7 +121,7 @@ class GroupOperations:
         if not group.is_owned_by(op.member, op.generation):
             group.stored.outcome_notes.nothing()
             return self._stale()
-        deadline_ms = lease_end_ms(now_ms, op.visibility_ms)
+        deadline_ms = granted_until_ms(op, now_ms)
         if group.halted:
             group.stored.outcome_notes.nothing()
             return Granted(delivery, deadline_ms, [])
@@ -126,7 +138,8 @@ class GroupOperations:
         group.note_waits(taken, now_ms)
         lowest = bounded(op.lowest_lane, 0, LANES_COUNT - 1)
         group.turns[lowest] = (group.turns[lowest] + len(granted)) % group.config.lane_share
-        group.leases.open(delivery, deadline_ms, op.member, granted)
+        stream = op.stream if isinstance(op, DeliveredToStream) else None
+        group.leases.open(delivery, deadline_ms, op.member, granted, stream)
         group.counters.delivered += len(granted)
         if group.failures:
             group.counters.redelivered += sum(map(bool, map(group.failures.count, granted)))
@@ -177,6 +190,16 @@ class GroupOperations:
                 count += 1
         group.advance()
         return CountResult(count)
+
+    def end_streams(self, op: StreamsEnded, now_ms: int) -> CountResult:
+        """Take back what these streams have in flight."""
+        group = self.group
+        group.look()
+        ended = group.leases.of_streams(partial(is_ended, op=op))
+        for offset in ended:
+            self._take_back(offset, now_ms, fence=op.lost)
+        group.advance()
+        return CountResult(len(ended))
 
     def commit(self, op: Committed) -> CountResult | StaleResult:
         """Settle everything below the offset, in flight or not."""
@@ -407,7 +430,7 @@ class GroupOperations:
         group = self.group
         settles: list[Settle] = []
         deadline_ms = lease_end_ms(now_ms, op.visibility_ms)
-        moved: list[int] = []
+        moved: dict[StreamId | None, list[int]] = {}
         member = ""
         for offset in offsets:
             refused = self._lease_of(delivery, offset)
@@ -417,12 +440,12 @@ class GroupOperations:
                 continue
             member = lease.member
             group.leases.end(offset)
-            moved.append(offset)
+            moved.setdefault(lease.stream, []).append(offset)
             attempts = group.failures.count(offset) + 1
             settles.append(Settle(OK, "extended", attempts, deadline_ms))
-        if moved:
-            group.leases.open(delivery, deadline_ms, member, moved)
-            group.counters.extended += len(moved)
+        for stream, of_stream in moved.items():
+            group.leases.open(delivery, deadline_ms, member, of_stream, stream)
+            group.counters.extended += len(of_stream)
         return settles
 
     def _give_back(self, op: Settled, delivery: int, offset: int, now_ms: int) -> Settle:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import Literal
 
 from delivery.config import FAR_MS, VISIBILITY_MS_MAX, GroupConfig, bounded
+from delivery.entries.ops import Delivered, DeliveredToStream, StreamId, StreamsEnded
 
 TIMED_OUT = "visibility timeout"
 FENCED = "consumer lost"
-"""Why an attempt failed whose consumer did not let go of its partition: it died, or is stuck."""
+"""Why an attempt failed whose consumer did not let go of its partition, or whose stream broke: it
+died, or is stuck."""
+NO_DEADLINE = 0
+"""The deadline of a lease that ends with its stream."""
 
 AfterFailure = Literal["over", "again", "last"]
 """Never delivered any more, since it was cancelled or has expired; delivered again; or this was its
@@ -25,9 +29,23 @@ def lease_end_ms(now_ms: int, visibility_ms: int) -> int:
     return now_ms + bounded(visibility_ms, 0, VISIBILITY_MS_MAX)
 
 
+def granted_until_ms(op: Delivered, now_ms: int) -> int:
+    """When a lease ends that is granted now; a stream's may have no deadline."""
+    if isinstance(op, DeliveredToStream) and op.visibility_ms <= 0:
+        return NO_DEADLINE
+    return lease_end_ms(now_ms, op.visibility_ms)
+
+
 def is_run_out(deadline_ms: int, now_ms: int) -> bool:
     """Whether a lease is over by itself."""
-    return deadline_ms <= now_ms
+    return deadline_ms != NO_DEADLINE and deadline_ms <= now_ms
+
+
+def is_ended(stream: StreamId | None, op: StreamsEnded) -> bool:
+    """Whether a lease is over because of its stream; None is that of no stream's."""
+    if stream is None or stream.run != op.run:
+        return False
+    return not op.streams or stream.number in op.streams
 
 
 def backoff_ms(config: GroupConfig, failed: int) -> int:

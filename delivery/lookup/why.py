@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from delivery.config import LANES_COUNT
-from delivery.group.rules import after_failure, backoff_ms
+from delivery.group.rules import NO_DEADLINE, after_failure, backoff_ms
 from delivery.group.state import GroupState
 from delivery.lookup.verdict import Around, Fact, Reason, Subject, Verdict
 from delivery.offsets.keys import NO_KEY
@@ -117,7 +117,11 @@ class _Case:
         since_ms = self.around.entry_ms(lease.delivery)
         if since_ms:
             facts["since_ms"] = since_ms
-        reasons = [Reason("in_flight", lease.deadline_ms, self._over(lease.deadline_ms, facts))]
+        if lease.stream is not None:
+            facts["stream"] = str(lease.stream)
+        if lease.deadline_ms != NO_DEADLINE:
+            facts = self._over(lease.deadline_ms, facts)
+        reasons = [Reason("in_flight", lease.deadline_ms, facts)]
         if offset in self.queue.withdrawn:
             return Verdict("in_flight", [*reasons, _withdrawn(self.queue, offset)])
         blockers = self._blockers()
@@ -126,7 +130,8 @@ class _Case:
         if is_last:
             reasons.append(Reason("last_attempt", 0, {"attempts": group.config.max_attempts}))
         verdict = Verdict("in_flight", reasons + blockers)
-        if not is_last and not blockers and not self._parked():
+        has_end = lease.deadline_ms != NO_DEADLINE
+        if has_end and not is_last and not blockers and not self._parked():
             verdict.eta_ms = lease.deadline_ms + backoff_ms(group.config, failed + 1)
             verdict.eta_by = "lease"
         return verdict
@@ -185,7 +190,9 @@ class _Case:
         facts: dict[str, Fact] = {"offset": head, "place": place_of(queue, group, head)}
         lease = group.leases.get(head)
         if lease is not None:
-            facts |= {"consumer": lease.member, "visible_until_ms": lease.deadline_ms}
+            facts["consumer"] = lease.member
+            if lease.deadline_ms != NO_DEADLINE:
+                facts["visible_until_ms"] = lease.deadline_ms
         elif head in group.waiting:
             facts["backoff_until_ms"] = group.waiting[head][0]
         ahead = order.ahead(key, self.subject.offset)

@@ -34,7 +34,10 @@ COMPACTED_VERSION = 3
 ARCHIVED_VERSION = 4
 """Of partitions that were compacted, or told of an archive: releases that know nothing of it can
 not take them over."""
-_VERSIONS = (SNAPSHOT_VERSION, COMPACTED_VERSION, ARCHIVED_VERSION)
+STREAMED_VERSION = 5
+"""Of partitions with leases of streams, which come with `Feature.STREAMS`: it holds what the others
+hold, and those."""
+_VERSIONS = (SNAPSHOT_VERSION, COMPACTED_VERSION, ARCHIVED_VERSION, STREAMED_VERSION)
 
 
 class PublishResult(msgspec.Struct, array_like=True, frozen=True):
@@ -245,6 +248,8 @@ class PartitionState:
         return not gone or archive.lets_go(gone.max(), required=required)
 
     def _version(self) -> int:
+        if any(group.leases.runs for group in self.queue.groups.values()):
+            return STREAMED_VERSION
         if not self.queue.archive.is_unused:
             return ARCHIVED_VERSION
         return SNAPSHOT_VERSION if self.queue.compacted_set.is_empty else COMPACTED_VERSION

@@ -23,6 +23,7 @@ from delivery.entries.ops import (
     Committed,
     Configure,
     Delivered,
+    DeliveredToStream,
     DropGroup,
     Expired,
     Granted,
@@ -38,6 +39,7 @@ from delivery.entries.ops import (
     Settled,
     Sought,
     StaleResult,
+    StreamsEnded,
     Tick,
     UnknownGroup,
     Unparked,
@@ -477,6 +479,10 @@ _APPLY: dict[type, Callable[[QueueState, Any, int, int], Result]] = {
     Tick: QueueState._tick,
     Cancelled: QueueState._cancel,
     Delivered: _of_group(lambda group, op, index, time_ms: group.deliver(op, index, time_ms)),
+    DeliveredToStream: _of_group(
+        lambda group, op, index, time_ms: group.deliver(op, index, time_ms)
+    ),
+    StreamsEnded: _of_group(lambda group, op, _index, time_ms: group.end_streams(op, time_ms)),
     Settled: _of_group(lambda group, op, _index, time_ms: group.settle(op, time_ms)),
     Expired: _of_group(lambda group, op, _index, time_ms: group.expire(op, time_ms)),
     Committed: _of_group(lambda group, op, _index, _time_ms: group.commit(op)),

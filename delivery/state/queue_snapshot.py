@@ -16,7 +16,7 @@ from delivery.entries.ops import Result
 from delivery.group.counters import Counters
 from delivery.group.failures import DeadLetter, Reason, Redrives
 from delivery.group.key_order import KeyOrder
-from delivery.group.leases import OpenLease
+from delivery.group.leases import OpenLease, StreamLease
 from delivery.group.state import GroupState, Owner
 from delivery.history.archive import ArchiveRecord
 from delivery.history.compacted_set import CompactedSetRecord
@@ -65,6 +65,13 @@ class GroupRecord(msgspec.Struct, array_like=True, frozen=True):
     outside: bytes = b""
 
 
+class StreamedGroupRecord(GroupRecord, array_like=True, frozen=True):
+    """A group whose streams have messages in flight; written in place of the other one where that
+    is so, in snapshots that say so by their version."""
+
+    stream_leases: list[StreamLease] = []
+
+
 class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     """The whole queue of a partition."""
 
@@ -82,7 +89,8 @@ class QueueRecord(msgspec.Struct, array_like=True, frozen=True):
     counters: list[int]
     lasting: int
     stored_by_lane: list[int]
-    groups: list[GroupRecord]
+    groups: list[StreamedGroupRecord]
+    """Without streams each is written as a `GroupRecord`."""
     compacted_set: CompactedSetRecord | None = None
     """Of a partition that was compacted."""
     outcome_notes: OutcomeNotesRecord | None = None
@@ -126,7 +134,7 @@ def dump_queue(queue: QueueState) -> QueueRecord:
         ],
         queue.lasting,
         list(queue.stored_by_lane),
-        [_dump_group(queue.groups[id_]) for id_ in sorted(queue.groups)],
+        [cast(StreamedGroupRecord, _dump_group(queue.groups[id_])) for id_ in sorted(queue.groups)],
         None if queue.compacted_set.is_empty else queue.compacted_set.dump(),
         queue.outcome_notes.dump(),
         queue.archive.dump(),
@@ -178,7 +186,7 @@ def _bitmaps(queue: QueueState) -> tuple[BitMap64, ...]:
 
 def _dump_group(group: GroupState) -> GroupRecord:
     order = None if group.order is None else OrderRecord(*group.order.dump())
-    return GroupRecord(
+    record = GroupRecord(
         group.id,
         group.name,
         group.version,
@@ -205,6 +213,10 @@ def _dump_group(group: GroupState) -> GroupRecord:
         group.begins,
         _later(group.outside) if group.outside else b"",
     )
+    of_streams = group.leases.dump_streams()
+    if not of_streams:
+        return record
+    return StreamedGroupRecord(*msgspec.structs.astuple(record), of_streams)
 
 
 def _dump_dead(offset: int, letter: DeadLetter) -> tuple[int, int, int, str, list[Reason], int]:
@@ -212,7 +224,7 @@ def _dump_dead(offset: int, letter: DeadLetter) -> tuple[int, int, int, str, lis
     return offset, letter.died_ms, letter.attempts, letter.reason, history, letter.redrives
 
 
-def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
+def _load_group(record: StreamedGroupRecord, queue: QueueState) -> GroupState:
     config = record.config
     group = GroupState(
         record.id, record.name, record.version, config, record.base, record.opened_ms, queue
@@ -224,7 +236,7 @@ def _load_group(record: GroupRecord, queue: QueueState) -> GroupState:
     )
     group.done = BitMap64.deserialize(record.done)
     group.ready.load(record.ready)
-    group.leases.load(record.leases)
+    group.leases.load(record.leases, record.stream_leases)
     group.waiting = {offset: (due_ms, back) for offset, due_ms, back in record.waiting}
     group.wakes = sorted((due_ms, offset) for offset, due_ms, _ in record.waiting)
     group.since = dict(record.since)

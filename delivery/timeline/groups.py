@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from delivery.config import GroupConfig
+from delivery.entries.ops import StreamId
 from delivery.group.rules import back_at_ms
 
 Attributes = dict[str, str | int | list[str]]
@@ -23,8 +24,8 @@ Place = Literal["coming", "leased", "settled", "dead", "over", "never"]
 seek has gone back to it."""
 
 
-class GroupStory(msgspec.Struct, array_like=True):
-    """The message in this group, as far as entries were told."""
+class UnstreamedStory(msgspec.Struct, array_like=True):
+    """A `GroupStory` as it is carried on where no stream has the message."""
 
     id: int
     name: str
@@ -43,14 +44,30 @@ class GroupStory(msgspec.Struct, array_like=True):
     redrives: int = 0
     died_ms: int = 0
 
-    def lease(self, delivery: int, consumer: str, deadline_ms: int) -> None:
+
+class GroupStory(UnstreamedStory, array_like=True):
+    """The message in this group, as far as entries were told."""
+
+    stream: StreamId | None = None
+    """Whose the lease in force is, where it is a stream's."""
+
+    def carried(self) -> UnstreamedStory:
+        """As it is written: what the release before `Feature.STREAMS` knows, where that is all."""
+        if self.stream is not None:
+            return self
+        return UnstreamedStory(*msgspec.structs.astuple(self)[:-1])
+
+    def lease(
+        self, delivery: int, consumer: str, deadline_ms: int, stream: StreamId | None = None
+    ) -> None:
         self.place, self.delivery = "leased", delivery
-        self.consumer, self.deadline_ms = consumer, deadline_ms
+        self.consumer, self.deadline_ms, self.stream = consumer, deadline_ms, stream
         self.retry_at_ms = 0
         self.attempts += 1
 
     def end_lease(self, place: Place) -> None:
         self.place, self.delivery, self.consumer, self.deadline_ms = place, 0, "", 0
+        self.stream = None
 
     def settle(self, place: Place = "settled") -> None:
         """Done with, one way or the other."""

@@ -15,16 +15,21 @@ from delivery.entries.ops import (
     REJECT,
     Committed,
     Delivered,
+    DeliveredToStream,
     Own,
     Redriven,
     Settled,
     Sought,
+    StreamsEnded,
 )
 from delivery.group.rules import (
     FENCED,
+    NO_DEADLINE,
     TIMED_OUT,
     after_failure,
     after_last,
+    granted_until_ms,
+    is_ended,
     is_redriven,
     is_run_out,
     lease_end_ms,
@@ -71,9 +76,14 @@ class Judge:
 
     def delivered(self, op: Delivered, group: GroupStory) -> None:
         """It was granted."""
-        until_ms = lease_end_ms(self.now_ms, op.visibility_ms)
-        group.lease(self.at[0], op.member, until_ms)
-        what = {**_consumer(op.member), "attempt": group.failed + 1, "visible_until_ms": until_ms}
+        until_ms = granted_until_ms(op, self.now_ms)
+        stream = op.stream if isinstance(op, DeliveredToStream) else None
+        group.lease(self.at[0], op.member, until_ms, stream)
+        what: Attributes = {**_consumer(op.member), "attempt": group.failed + 1}
+        if until_ms != NO_DEADLINE:
+            what["visible_until_ms"] = until_ms
+        if stream is not None:
+            what["stream"] = str(stream)
         self.tell(group, "DELIVERED", what)
 
     def settled(self, op: Settled, delivery: int, group: GroupStory) -> None:
@@ -123,6 +133,13 @@ class Judge:
     def owned(self, op: Own, group: GroupStory) -> None:
         if group.place == "leased" and group.consumer != op.member:
             if op.fence:
+                self._lose(group, CONSUMER_LOST, FENCED, 0)
+            else:
+                self._release(group, _consumer(group.consumer), 0)
+
+    def streams_ended(self, op: StreamsEnded, group: GroupStory) -> None:
+        if group.place == "leased" and is_ended(group.stream, op):
+            if op.lost:
                 self._lose(group, CONSUMER_LOST, FENCED, 0)
             else:
                 self._release(group, _consumer(group.consumer), 0)

@@ -316,7 +316,11 @@ def stories_end(body: bytes | memoryview) -> int | None:
 
 def encode_stories(stories: dict[int, StoryRecord]) -> bytes:
     """For a carrying entry: offset -> its story."""
-    return msgspec.msgpack.encode(stories)
+    written = {
+        offset: msgspec.structs.replace(story, groups=[group.carried() for group in story.groups])
+        for offset, story in stories.items()
+    }
+    return msgspec.msgpack.encode(written)
 
 
 def published(batch: RecordBatch) -> list[Attributes]:

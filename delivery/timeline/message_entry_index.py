@@ -28,6 +28,7 @@ from delivery.entries.ops import (
     Redriven,
     Settled,
     Sought,
+    StreamsEnded,
     decode_ops,
 )
 from delivery.history.outcome_notes import OutcomeNotes
@@ -41,6 +42,7 @@ FEW = 8
 """Messages that an operation names one by one."""
 STRETCH_BITS = 6
 COMMIT, OWN, SEEK, START = range(4)
+"""What a wide operation is; the end of a stream is as that of an owner: it takes leases back."""
 
 _KEYS = (1 << (64 - PLACE_BITS)) - 1
 _RANGE_STRETCHES_MAX = 64
@@ -153,7 +155,7 @@ class MessageEntryIndex:
         if isinstance(op, Sought):
             self._reach_again(op.group, op.offset)
             self.wide.append(Wide(index, SEEK, op.group, 0, 1 << 62))
-        elif isinstance(op, Own):
+        elif isinstance(op, Own | StreamsEnded):
             self.wide.append(Wide(index, OWN, op.group, 0, 1 << 62))
 
     def _commit(self, op: Committed, index: int, keys: set[int], *, is_known: bool) -> None:

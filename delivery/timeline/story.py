@@ -16,6 +16,7 @@ from delivery.entries.ops import (
     Cancelled,
     Committed,
     Delivered,
+    DeliveredToStream,
     Expired,
     Op,
     Own,
@@ -23,6 +24,7 @@ from delivery.entries.ops import (
     Redriven,
     Settled,
     Sought,
+    StreamsEnded,
     decode_ops,
 )
 from delivery.entries.records import decode_trim
@@ -274,9 +276,11 @@ class Story:
 
 _TELLING: dict[type, Callable[[Story, Any, Any], None]] = {
     Delivered: Story._delivered,
+    DeliveredToStream: Story._delivered,
     Settled: Story._settled,
     Expired: Story._expired,
     Own: lambda story, op, group: story._judge.owned(op, group),
+    StreamsEnded: lambda story, op, group: story._judge.streams_ended(op, group),
     Committed: lambda story, op, group: story._judge.committed(op, group),
     Sought: lambda story, op, group: story._judge.sought(op, group),
     Cancelled: Story._cancelled,

@@ -22,6 +22,7 @@ from node.api.records import Records
 from node.api.scrub import Scrubs
 from node.api.search import Search
 from node.api.shares import TenantShares
+from node.api.streams import Streams
 from node.api.topics import Topics
 from node.api.traces import Traces
 from node.api.upgrade import Upgrade
@@ -45,6 +46,9 @@ class Broker(Protocol):
 
     @property
     def receipts(self) -> Receipts: ...
+
+    @property
+    def streams(self) -> Streams: ...
 
     @property
     def polls(self) -> Polls: ...

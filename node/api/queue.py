@@ -117,7 +117,7 @@ def _received_for_all(_scope: Scope, method: Any) -> Any:
     return made
 
 
-def _settled(scope: Scope, method: Any) -> Any:
+def settled(scope: Scope, method: Any) -> Any:
     """Each receipt by the topic and the group that it names."""
 
     async def checked(
@@ -199,7 +199,7 @@ class Queue(Protocol):
 class Receipts(Protocol):
     """Settling what was received."""
 
-    @scoped(_settled)
+    @scoped(settled)
     async def settle(
         self,
         requests: Sequence[SettleRequest],

@@ -12,6 +12,7 @@ from node.broker.queue import NodeQueue
 from node.broker.records import NodeRecords
 from node.broker.scrub import NodeScrubs
 from node.broker.search import NodeSearch
+from node.broker.streams import NodeStreams
 from node.broker.topics import NodeTopics
 from node.broker.traces import NodeTraces
 from node.broker.upgrade import NodeUpgrade
@@ -63,6 +64,7 @@ class QueueFront:
 
     queue: NodeQueue
     receipts: Settles
+    streams: NodeStreams
     letters: DeadLetters
     redriving: RedrivesBroker
     delays: DelayedMessages
@@ -110,6 +112,7 @@ class NodeBroker:
         self.records = records
         self.queue = queue.queue
         self.receipts = queue.receipts
+        self.streams = queue.streams
         self.letters = queue.letters
         self.redriving = queue.redriving
         self.delays = queue.delays

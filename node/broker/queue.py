@@ -69,6 +69,7 @@ class NodeQueue:
         places: Sequence[tuple[str, int]] | None = None,
         lowest_lane: int = LANES_COUNT - 1,
         beside: Sequence[str] = (),
+        bytes_max: int | None = None,
     ) -> Received:
         if places is None:
             found = await self._partitions(topics, partitions)
@@ -83,7 +84,7 @@ class NodeQueue:
             claim.member,
             limit,
             ref.config.visibility_ms if visibility_ms is None else visibility_ms,
-            self._answer_bytes,
+            self._answer_bytes if bytes_max is None else min(bytes_max, self._answer_bytes),
             claim.generation,
             lowest_lane,
         )

@@ -144,6 +144,15 @@ class HttpConfig:
         low=0,
         why="GoQueue's longest poll",
     )
+    stream_silence_ms: int = option(
+        10_000,
+        key="limits.streamSilence",
+        parse=duration_ms,
+        unit="ms",
+        low=2_000,
+        why="a stream's client of which nothing is heard for so long is lost, and what it has in"
+        " flight goes to others; it is pinged after half of it",
+    )
     console: bool = option(
         True,
         key="http.console",

@@ -5,8 +5,8 @@ groups, are bounded a family. Each metric here is set by code; tests hold us to 
 
 Begin with `family` (counters, gauges and histograms) and `declare`, with `meaning` for what is to
 be known of each metric. One module declares the metrics of one area: `broker`, `queue`, `consumer`,
-`cluster`, `storage`, `archive`, `kubernetes`, `doors`, `tails`, `process`. `exposition` writes
-them in Prometheus's formats; `absent` lists those of GoQueue that have no meaning here.
+`cluster`, `storage`, `archive`, `kubernetes`, `doors`, `tails`, `streams`, `process`. `exposition`
+writes them in Prometheus's formats; `absent` lists those of GoQueue that have no meaning here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from node.metrics.kubernetes import KubernetesMetrics
 from node.metrics.process import HttpMetrics, ProcessMetrics
 from node.metrics.queue import QueueMetrics
 from node.metrics.storage import StorageMetrics
+from node.metrics.streams import StreamMetrics
 from node.metrics.tails import TailMetrics
 
 __all__ = ["Metrics"]
@@ -58,6 +59,7 @@ class Metrics:
         self.process = ProcessMetrics(declarations)
         self.doors = DoorMetrics(declarations)
         self.tail = TailMetrics(declarations)
+        self.stream = StreamMetrics(declarations)
         self.families: dict[str, Family[Any]] = declarations.families
         self._refreshes: list[Refresh] = []
         self._looking = asyncio.Lock()
@@ -77,6 +79,15 @@ class Metrics:
 
     def tail_read(self, reader: str) -> None:
         self.tail.reads.labels(reader).inc()
+
+    def streams_open(self, count: int) -> None:
+        self.stream.open.set(count)
+
+    def stream_sent(self, topic: str, messages: int) -> None:
+        self.stream.messages.labels(topic).inc(messages)
+
+    def stream_ended(self, how: str) -> None:
+        self.stream.ended.labels(how).inc()
 
     def before_render(self, refresh: Refresh) -> None:
         """`refresh` tells what nobody needs between two looks; where that takes long, it yields

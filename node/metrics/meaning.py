@@ -33,6 +33,7 @@ class Moves(Enum):
     CHANGE = "when members, nodes, topics or places change"
     UPKEEP = "when retention, compaction, snapshots, scrubbing or copying has something to do"
     TAIL = "with tails of topics"
+    STREAM = "with streams of groups"
     LOCKED = "with requests, while `auth.enabled` is on"
     LOADED = "under more load than the node takes at once"
 
@@ -44,6 +45,7 @@ class Moves(Enum):
             Moves.CHANGE,
             Moves.UPKEEP,
             Moves.TAIL,
+            Moves.STREAM,
             Moves.LOCKED,
             Moves.LOADED,
         )

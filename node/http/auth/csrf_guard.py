@@ -129,13 +129,13 @@ class CsrfGuard:
             return ANY_ORIGIN
         return origin if origin in self._origins else ""
 
-    def keep_to_tls(self, request: web.BaseRequest, answer: web.Response) -> None:
+    def keep_to_tls(self, request: web.BaseRequest, answer: web.StreamResponse) -> None:
         """Of a request that came by TLS. It holds for all ports of a name, so names that only this
         machine means are left alone; addresses can't be told of."""
         if self._hsts and not is_loopback(hostname(request.headers.get("Host", ""))):
             answer.headers["Strict-Transport-Security"] = self._hsts
 
-    def share(self, answer: web.Response, origin: str) -> None:
+    def share(self, answer: web.StreamResponse, origin: str) -> None:
         """Lets pages of an allowed origin read the answer; a preflight's is 204."""
         if self._origins and ANY_ORIGIN not in self._origins:
             answer.headers["Vary"] = "Origin"

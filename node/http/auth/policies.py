@@ -119,6 +119,7 @@ POLICIES: dict[str, Policy] = {
     "getLag": _SEE_GROUPS_TOPIC,
     "resetOffsets": _MOVE_GROUP,
     "receive": Policy(CONSUME, Reach.NAMED, ("topic", "topics")),
+    "streamGroup": Policy(CONSUME, Reach.NAMED, ("topics", "patterns")),
     "peek": Policy(READ, Reach.NAMED, ("topic", "topics")),
     "settle": _SETTLE,
     "ackReceipts": _SETTLE,

@@ -50,6 +50,10 @@ class HttpLimits:
     tail_keepalive_s: float = 10.0
     """How long a tail says nothing: as often it looks whether its reader's key still holds, and
     whether the topic has more partitions. Proxies cut what is silent for 30 s and longer."""
+    stream_silence_s: float = 10.0
+    """A stream's client of which nothing is heard for so long is lost."""
+    stream_frame_bytes_max: int = 256 * KIB
+    """Of one frame of a stream's client: a thousand settles with their reasons."""
     append_deadline_s: float = 15.0
     """Half of the 30 s that GoQueue's clients wait."""
     read_records_default: int = 100

@@ -16,7 +16,13 @@ from typing import cast
 
 from aiohttp import StreamReader
 from aiohttp.streams import EMPTY_PAYLOAD
-from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
+from aiohttp.web import (
+    BaseRequest,
+    RequestHandler,
+    Server,
+    StreamResponse,
+    WebSocketResponse,
+)
 from aiohttp.web_protocol import _ErrInfo
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, ServerError, Unavailable
@@ -61,9 +67,12 @@ class Connection(RequestHandler):
         "_wire",
         "address",
         "arrivals",
+        "frame_bytes",
         "headers_since_s",
+        "heard_s",
         "is_known",
         "is_leaving",
+        "overfull",
         "server",
         "stalled_since_s",
         "taken_by_s",
@@ -113,6 +122,12 @@ class Connection(RequestHandler):
         """Whether they end with the end of a head."""
         self._is_refused = False
         self._hung_up: asyncio.Future[None] | None = None
+        self.heard_s = self._loop.time()
+        """Of a WebSocket, when something arrived last."""
+        self.frame_bytes = 0
+        """Of frames of a WebSocket that have arrived and were not read."""
+        self.overfull: Callable[[OverBudget], None] | None = None
+        """Is told where there is no room for more of them."""
 
     def hold(self, held: Held) -> None:
         """Give this back once the answer is sent, or nobody is there to take it."""
@@ -153,6 +168,11 @@ class Connection(RequestHandler):
         self, request: BaseRequest, resp: StreamResponse, start_time: float | None
     ) -> tuple[StreamResponse, bool]:
         try:
+            if isinstance(resp, WebSocketResponse):  # what is sent behind the request is frames
+                try:
+                    await resp.prepare(request)
+                except ConnectionError:
+                    return resp, True
             return await super().finish_response(request, resp, start_time)
         finally:
             self.let_go()
@@ -183,8 +203,35 @@ class Connection(RequestHandler):
                 self._hung_up.set_result(None)
         return self._hung_up
 
+    @property
+    def is_reading_paused(self) -> bool:
+        """Whether what the client sends waits until what came before is read."""
+        return self._reading_paused or self._buffer_paused
+
+    def frame_read(self, size: int) -> None:
+        """A frame of a WebSocket with so much in it was read. What splits of messages cost beside
+        is counted on."""
+        head = 6 if size < 126 else 8 if size < 1 << 16 else 14
+        self.frame_bytes = max(0, self.frame_bytes - size - head)
+        self.settle()
+
+    def _frames_arrive(self, data: bytes) -> None:
+        self.heard_s = self._loop.time()
+        self.frame_bytes += len(data)
+        try:
+            self.arrivals.unread(self.frame_bytes)
+        except OverBudget as error:
+            self._is_refused = True
+            if self.overfull is not None:
+                self.overfull(error)
+            return
+        super().data_received(data)
+
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
+            return
+        if self._payload_parser is not None:
+            self._frames_arrive(data)
             return
         count, payload = self._request_count, self._payload
         in_body, is_chunked = not payload.is_eof(), self._is_chunked
@@ -292,7 +339,7 @@ class Connection(RequestHandler):
 
     def _unread_bytes(self) -> int:
         """Of bodies, of requests that wait for their turn, and of what is not parsed yet."""
-        size = len(self._message_tail) + self._unparsed + self._in_hand
+        size = len(self._message_tail) + self._unparsed + self._in_hand + self.frame_bytes
         is_behind = self._request_in_progress or len(self._messages) > 1
         for message, payload in self._messages:
             size += getattr(payload, "_size", 0) + (head_cost(message) if is_behind else 0)

@@ -36,7 +36,7 @@ class _Encoded(msgspec.Struct):
     events: msgspec.Raw
 
 
-async def read(call: Call) -> web.Response:
+async def read(call: Call) -> web.StreamResponse:
     """GET /topics/{topic}/partitions/{partition}/events: what happened to its messages."""
     topic, partition = call.topic(), call.partition()
     limits = call.limits

@@ -63,6 +63,8 @@ def _in_flight(told: _Told) -> str:
     text += f"attempt {told['attempt']}"
     if told.is_over:
         return f"{text}: its lease ended at {told.until}, and the next entry takes it back"
+    if not told.until:
+        return f"{text}: its lease ends with its stream{told.given('stream', ' {}')}"
     return f"{text}: its lease expires at {told.until}"
 
 
@@ -114,7 +116,7 @@ def _unreadable(told: _Told) -> str:
 
 def _key_held(told: _Told) -> str:
     places = {
-        "leased": f"in flight at {_consumer(told)} until {told.time('visible_until_ms')}",
+        "leased": f"in flight at {_consumer(told)}{told.given('visible_until_ms', ' until {}')}",
         "waiting": f"which waits after a failure until {told.time('backoff_until_ms')}",
         "withheld": "which is parked",
         "ready": "which is ready and not delivered",

@@ -127,7 +127,7 @@ async def settle(call: Call) -> web.Response:
     items, claim = await _items(call)
     if not items:
         raise BadRequest("settles: nothing to settle")
-    entries, receipts, actions = await _entries(call, group, items)
+    entries, receipts, actions = await entries_of(call, group, items)
     return await settle_all(call, group, claim, entries, receipts, actions)
 
 
@@ -136,19 +136,20 @@ async def settle_items(
 ) -> list[SettleResult]:
     """As `settle`, beside something else: the results, also where all of them are errors."""
     try:
-        entries, receipts, actions = await _entries(call, group, items)
+        entries, receipts, actions = await entries_of(call, group, items)
         outcomes = await _settled(call, group, claim, entries, receipts, actions)
     except GoQueueError as error:
         receipts = [item.receipt or item.receipt_handle or "" for item in items]
         actions = [item.action or "" for item in items]
         outcomes = [error] * len(items)
-    return list(map(_result, receipts, actions, outcomes))
+    return list(map(settle_result, receipts, actions, outcomes))
 
 
-async def _entries(
+async def entries_of(
     call: Call, group: str, items: Sequence[SettleItem | GoQueueError]
 ) -> tuple[list[Entry], list[str], list[str]]:
-    """What is asked for each, its receipt, and its action."""
+    """What is asked for each, its receipt, and its action. Raises NotFound where the group's own
+    visibility is meant, and there is no group."""
     default_ms = await _default_visibility_ms(call, group, items)
     entries: list[Entry] = []
     receipts: list[str] = []
@@ -210,7 +211,7 @@ async def settle_all(
 ) -> web.Response:
     """Settle what is a request, and answer for every entry in its place."""
     outcomes = await _settled(call, group, claim, entries, receipts, actions)
-    results = list(map(_result, receipts, actions, outcomes))
+    results = list(map(settle_result, receipts, actions, outcomes))
     failures = [outcome for outcome in outcomes if isinstance(outcome, GoQueueError)]
     if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
         body = {"results": msgspec.to_builtins(results), "settled": 0}
@@ -368,7 +369,8 @@ def _receipts(wanted: _LooseSomeBody) -> list[Any]:
     return receipts
 
 
-def _result(receipt: str, action: str, outcome: SettleView | GoQueueError) -> SettleResult:
+def settle_result(receipt: str, action: str, outcome: SettleView | GoQueueError) -> SettleResult:
+    """What an answer tells of one receipt."""
     if isinstance(outcome, GoQueueError):
         return SettleResult(
             receipt,

@@ -138,7 +138,7 @@ def _view(message: QueuedMessage, times: dict[int, str]) -> QueuedView:
     if message.receipt:
         view.receipt = view.receipt_handle = message.receipt
         view.attempt = message.attempt
-        view.visible_until = _time(message.deadline_ms, times)
+        view.visible_until = _time(message.deadline_ms, times) if message.deadline_ms else None
     elif message.attempt:
         view.attempt = message.attempt
     view.last_reason = message.reason or None

@@ -77,13 +77,15 @@ async def told(
     return in_parts(call, parts, dict(JSON_HEADERS), pieces.size, held)
 
 
-async def finished(call: Call, given: web.Response) -> web.Response:
+async def finished(call: Call, given: web.StreamResponse) -> web.StreamResponse:
     """A handler's answer as it is sent: what is large is encoded, and charged.
 
     Raises OverBudget where the request has changed nothing and may still be refused. What others
     are told of what they did is charged beforehand where it can be large, or else where there is
     room.
     """
+    if not isinstance(given, web.Response):
+        return given  # a stream sends what it has by itself
     value, body = given.get(LARGE), given.body
     if value is None and (not isinstance(body, bytes) or len(body) <= UNCHARGED_BYTES):
         return given

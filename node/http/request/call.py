@@ -68,6 +68,18 @@ class FrontMetrics(Protocol):
         """A partition was read: `shared`, for all at its end, or `own`, for one behind it."""
         ...
 
+    def streams_open(self, count: int) -> None:
+        """So many are open now."""
+        ...
+
+    def stream_sent(self, topic: str, messages: int) -> None:
+        """Messages were given to a consumer."""
+        ...
+
+    def stream_ended(self, how: str) -> None:
+        """closed, lost, silent, refused, moved or failed."""
+        ...
+
     async def look(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, or in OpenMetrics' for whom that header wants it;
         and the content type."""
@@ -91,6 +103,15 @@ class NoMetrics:
     def tail_read(self, reader: str) -> None:
         return None
 
+    def streams_open(self, count: int) -> None:
+        return None
+
+    def stream_sent(self, topic: str, messages: int) -> None:
+        return None
+
+    def stream_ended(self, how: str) -> None:
+        return None
+
     async def look(self, accept: str = "") -> tuple[bytes, str]:
         return b"# no metrics\n", "text/plain; version=0.0.4; charset=utf-8"
 
@@ -100,6 +121,14 @@ class Tails(Protocol):
 
     async def answer(self, call: Call, topic: str) -> web.Response:
         """A stream of the topic's messages, as the query asks for it."""
+        ...
+
+
+class Streams(Protocol):
+    """Who serves streams: `node.http.stream.registry`."""
+
+    async def answer(self, call: Call) -> web.StreamResponse:
+        """The stream of the group in the path."""
         ...
 
 
@@ -124,6 +153,7 @@ class Shared:
     worker: Worker = field(default_factory=Worker)
     turn: OneTurn = field(default_factory=OneTurn)
     tails: Tails = field(init=False)
+    streams: Streams = field(init=False)
 
 
 class Call:

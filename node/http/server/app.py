@@ -40,6 +40,7 @@ from node.http.request.answers import finished
 from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.server.local import LocalAnswer, local_request, whole
 from node.http.server.routes import ROUTES
+from node.http.stream.registry import Streams
 from node.http.tail.stream import Tails
 from node.http.text.errors import encode_error, error_answer
 from node.http.text.router import Router, path_of
@@ -104,6 +105,7 @@ class HttpFront:
         self._shared.slices = Slices(quick=self._limits.quick_handover)
         self._shared.worker = Worker(quick=self._limits.quick_handover)
         self._tails = self._shared.tails = Tails(broker.records, self.budgets, self._metrics)
+        self._streams = self._shared.streams = Streams(broker, self._limits, self._metrics)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
@@ -144,9 +146,10 @@ class HttpFront:
         self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
     def begin_stop(self) -> None:
-        """Fail readiness, end long polls and tails; requests are still served."""
+        """Fail readiness, end long polls, tails and streams; requests are still served."""
         self._shared.stopping.set()
         self._tails.wake()
+        self._streams.begin_stop()
 
     async def stop(self) -> None:
         """Stop listening, let requests in progress finish within `drain_s`, close connections."""
@@ -160,6 +163,7 @@ class HttpFront:
             await self._server.shutdown(self._limits.drain_s)
         await self._shared.turn.stop()
         await self._tails.stop()
+        await self._streams.stop()
         self._listener = self._server = None
 
     async def admit(self, accepted: socket.socket) -> None:
@@ -204,7 +208,7 @@ class HttpFront:
         finally:
             client.let_go()
 
-    async def _counted(self, request: web.BaseRequest) -> web.Response:
+    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
         client = client_of(request)
         self.requests_in_flight += 1
         try:
@@ -213,7 +217,7 @@ class HttpFront:
             self.requests_in_flight -= 1
             client.end()
 
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The one place where a request becomes an answer, whatever happens on the way."""
         if request.version < HttpVersion10:
             _refuse_nameless(request)
@@ -224,7 +228,7 @@ class HttpFront:
             request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
         template, operation, code = UNMATCHED, "", ""
         principal: Principal | None = None
-        answer: web.Response
+        answer: web.StreamResponse
         is_page = self._console is not None and is_for_console(request.raw_path)
         try:
             self._csrf_guard.check(request, is_page=is_page)

@@ -64,9 +64,10 @@ def local_request(
     return web.BaseRequest(message, content, protocol, cast(Any, _Kept()), task, loop)
 
 
-async def whole(answer: web.Response) -> LocalAnswer:
+async def whole(answer: web.StreamResponse) -> LocalAnswer:
     """The answer with its body, of which large ones come in pieces. Raises ConnectionError where
     its client has given up."""
+    assert isinstance(answer, web.Response), "a stream is refused to who has no connection"
     body = answer.body
     if isinstance(body, Payload):
         kept = _Kept()

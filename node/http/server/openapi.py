@@ -133,9 +133,12 @@ def _operation(route: Route, schemas: dict[Any, Any], suffix: str) -> dict[str, 
         **_security(policy),
         "operationId": route.operation + suffix,
         "summary": route.summary,
-        **({"description": route.events} if route.events else {}),
+        **({"description": told} if (told := route.events or route.upgrade) else {}),
         "responses": {
-            str(route.status): {"description": "done", **_content_out(route, schemas)},
+            str(route.status): {
+                "description": "the connection is a WebSocket" if route.upgrade else "done",
+                **_content_out(route, schemas),
+            },
             **_plan_out(route, schemas),
             **({"204": {"description": route.nothing}} if route.nothing else {}),
             "default": {
@@ -187,6 +190,8 @@ def alternatives(told: Any) -> tuple[Any, ...]:
 def _content_out(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.events:
         return {"content": {"text/event-stream": {"schema": _EVENT}}}
+    if route.upgrade:
+        return {}
     if route.response is None:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
     found = [schemas.get(one, {"type": "object"}) for one in alternatives(route.response)]

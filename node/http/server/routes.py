@@ -30,12 +30,13 @@ from node.http.queue import stats as queue_stats
 from node.http.queue.dead_topic import dead_or
 from node.http.request.call import Call
 from node.http.server import openapi
+from node.http.stream import registry as streams
 from node.http.tail import stream
 from node.http.topics import archived, compaction
 from node.http.topics import as_queue as topic_queue
 from node.http.topics import catalog as topics
 
-Handler = Callable[[Call], Awaitable[web.Response]]
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Route:
 
     `plan` is what a dry run answers, with 200, where that is another type. `nothing` says when
     the answer is 204, which has no body.
-    `events` describes a stream of server-sent events, which the answer is then.
+    `events` describes a stream of server-sent events, which the answer is then; `upgrade` what is
+    said on a WebSocket.
     """
 
     method: str
@@ -70,6 +72,7 @@ class Route:
     plan: Any = None
     nothing: str = ""
     events: str = ""
+    upgrade: str = ""
 
 
 _LIMIT = Query("limit", "integer", "messages in one answer; at most 1000, more in batches")
@@ -317,6 +320,8 @@ ROUTES: tuple[Route, ...] = (
           offsets.ResetAnswer),
     Route("POST", _GROUP + "/receive", receive.receive, "receive", "Lease messages",
           receive.ReceiveBody, receive.ReceivedAnswer),
+    Route("GET", _GROUP + "/stream", streams.stream, "streamGroup",
+          "Have messages pushed, by credit, over a WebSocket", status=101, upgrade=streams.TEXT),
     Route("POST", _GROUP + "/peek", receive.peek, "peek", "Look at what would be received next",
           receive.Sources, receive.ReceivedAnswer),
     Route("POST", _GROUP + "/settle", settle.settle, "settle", "Settle receipts, each its own way",

@@ -62,6 +62,8 @@ def error_answer(error: GoQueueError, extra: dict[str, object] | None = None) ->
     allow = error.data.get("allow")
     if isinstance(allow, list):
         headers["Allow"] = ", ".join(map(str, allow))
+    if error.http_status == 426:
+        headers["Upgrade"] = "websocket"
     if error.http_status == 401:
         headers["WWW-Authenticate"] = CHALLENGE
     answer = web.Response(body=encode_error(body), status=error.http_status, headers=headers)

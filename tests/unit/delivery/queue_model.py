@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from delivery.config import GroupConfig, QueueConfig
+from delivery.entries.ops import StreamId
 from delivery.group.rules import FENCED
 
 LATE_RESULT_MS = 10 * 60 * 1000
@@ -45,6 +46,7 @@ class Pending:
     due_ms: int = 0
     to_back: bool = False
     member: str = ""
+    stream: StreamId | None = None
 
 
 @dataclass(slots=True)
@@ -207,6 +209,7 @@ class GroupModel:
         member: str,
         *,
         lowest: int,
+        stream: StreamId | None = None,
     ) -> list[tuple[int, int, str, int]]:
         if self.halted:
             return []
@@ -217,8 +220,10 @@ class GroupModel:
             if found is None or found.place != "ready":
                 continue
             deadline_ms = self.queue.now_ms + visibility_ms
+            if stream is not None and not visibility_ms:
+                deadline_ms = 0  # none: it ends with the stream
             self.pending[offset] = Pending(
-                "leased", delivery=delivery, deadline_ms=deadline_ms, member=member
+                "leased", delivery=delivery, deadline_ms=deadline_ms, member=member, stream=stream
             )
             failed = self.failed.get(offset, Failed())
             reason = failed.history[-1][1] if failed.count else ""
@@ -353,10 +358,27 @@ class GroupModel:
         for delivery, offsets in deliveries:
             for offset in offsets:
                 found = self.lease(delivery, offset)
-                if found is not None and found.deadline_ms <= self.queue.now_ms:
+                if found is not None and 0 < found.deadline_ms <= self.queue.now_ms:
                     self.fail(delivery, offset, "visibility timeout", -1, False)
                     count += 1
         return count
+
+    def end_streams(self, run: int, numbers: Sequence[int], *, lost: bool) -> int:
+        """Of these streams, or of all of the run."""
+        ended = [
+            (offset, found.delivery)
+            for offset, found in sorted(self.pending.items())
+            if found.place == "leased"
+            and found.stream is not None
+            and found.stream.run == run
+            and (not numbers or found.stream.number in numbers)
+        ]
+        for offset, delivery in ended:
+            if lost:
+                self.fail(delivery, offset, FENCED, 0, False)
+            else:
+                self.release(delivery, offset, 0, False)
+        return len(ended)
 
     def commit(self, offset: int) -> int:
         end = min(offset, self.queue.end)

@@ -7,7 +7,12 @@ import pytest
 
 from delivery.entries.ops import Archived, ArchivedResult, RequireArchive, decode_ops, encode_ops
 from delivery.errors import SnapshotUnreadable, UnknownKind
-from delivery.state.partition import ARCHIVED_VERSION, SNAPSHOT_VERSION, PartitionState
+from delivery.state.partition import (
+    ARCHIVED_VERSION,
+    SNAPSHOT_VERSION,
+    STREAMED_VERSION,
+    PartitionState,
+)
 from log.entry import EntryKind
 from tests.unit.delivery.desk import Desk
 from tests.unit.delivery.history.test_compacted_set import compact, keep
@@ -127,7 +132,7 @@ def version(snapshot: bytes) -> int:
 
 def test_a_snapshot_of_a_later_release_is_refused(desk: Desk) -> None:
     parts = msgspec.msgpack.decode(desk.state.snapshot())
-    later = msgspec.msgpack.encode([ARCHIVED_VERSION + 1, *parts[1:]])
+    later = msgspec.msgpack.encode([STREAMED_VERSION + 1, *parts[1:]])
 
     with pytest.raises(SnapshotUnreadable):
         PartitionState().restore(later)

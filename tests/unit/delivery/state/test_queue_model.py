@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec.structs import astuple
 
 from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
 from delivery.entries.ops import (
@@ -28,6 +29,7 @@ from delivery.entries.ops import (
     Configure,
     CountResult,
     Delivered,
+    DeliveredToStream,
     DropGroup,
     Expired,
     Granted,
@@ -45,6 +47,8 @@ from delivery.entries.ops import (
     Sought,
     SoughtResult,
     StaleResult,
+    StreamId,
+    StreamsEnded,
     UnknownGroup,
     Unparked,
     encode_ops,
@@ -197,7 +201,12 @@ class QueueMachine(RuleBasedStateMachine):
         elif isinstance(op, Delivered):
             assert isinstance(result, Granted)
             grants = group.deliver(
-                op.offsets, op.visibility_ms, self.index, op.member, lowest=op.lowest_lane
+                op.offsets,
+                op.visibility_ms,
+                self.index,
+                op.member,
+                lowest=op.lowest_lane,
+                stream=op.stream if isinstance(op, DeliveredToStream) else None,
             )
             assert [(g.offset, g.attempt, g.reason, g.redrives) for g in result.grants] == grants
             self.receipts += [(op.group, self.index, grant[0]) for grant in grants]
@@ -244,6 +253,8 @@ class QueueMachine(RuleBasedStateMachine):
     def count_of(self, op: Any, group: GroupModel) -> CountResult | SoughtResult:
         if isinstance(op, Expired):
             return CountResult(group.expire(op.deliveries))
+        if isinstance(op, StreamsEnded):
+            return CountResult(group.end_streams(op.run, op.streams, lost=op.lost))
         if isinstance(op, Committed):
             return CountResult(group.commit(op.offset))
         if isinstance(op, Sought):
@@ -319,7 +330,16 @@ class QueueMachine(RuleBasedStateMachine):
         visibility_ms = pick([100, 0, 5, 20_000], how // 8)
         member, generation = self.claim(group, how // 64)
         op = Delivered(group, member, visibility_ms, offsets, request, generation, lowest)
+        if how % 5 < 2:
+            stream = StreamId(how // 5 % 2 + 1, how // 10 % 2 + 1)
+            op = DeliveredToStream(*astuple(op), stream)
         self.apply_ops(op, hold=hold)
+
+    @rule(group=st.integers(1, 2), run=st.integers(1, 2), how=small, hold=st.booleans())
+    def end_streams(self, group: int, run: int, how: int, hold: bool) -> None:
+        """One of a run, two, or all."""
+        streams = pick([[1], [2], [1, 2], []], how)
+        self.apply_ops(StreamsEnded(group, run, streams, lost=how > 3), hold=hold)
 
     def claim(self, group: int, how: int) -> tuple[str, int]:
         """Who asks: mostly who may."""

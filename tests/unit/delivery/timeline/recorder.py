@@ -25,6 +25,7 @@ from delivery.entries.ops import (
     Redriven,
     Settled,
     Sought,
+    StreamsEnded,
 )
 from delivery.group.lag import coming
 from delivery.group.state import GroupState
@@ -36,7 +37,7 @@ from delivery.timeline.groups import TimelineEvent
 class Seen:
     """Where a group's messages are, and how often each has failed."""
 
-    leased: dict[int, tuple[int, str, int]]
+    leased: dict[int, tuple[int, str, int, str]]
     coming: set[int]
     dead: dict[int, tuple[int, str]]
     failed: dict[int, int]
@@ -54,7 +55,7 @@ def see(group: GroupState) -> Seen:
     known = {*leases, *coming(group), *group.dead}
     return Seen(
         {
-            o: (lease.delivery, lease.member, lease.deadline_ms)
+            o: (lease.delivery, lease.member, lease.deadline_ms, str(lease.stream or ""))
             for o, lease in leases.items()
             if lease
         },
@@ -157,13 +158,15 @@ class _Step:
 
     def moved(self, op: Any, offset: int, was: str, is_: str) -> None:
         failed = self.before.failed.get(offset, 0)
-        lease = self.after.leased.get(offset, (0, "", 0))
-        holder = self.before.leased.get(offset, (0, "", 0))[1]
+        lease = self.after.leased.get(offset, (0, "", 0, ""))
+        holder = self.before.leased.get(offset, (0, "", 0, ""))[1]
         if isinstance(op, Delivered):
             if is_ == "leased" and was != "leased":
-                until = {"attempt": failed + 1, "visible_until_ms": lease[2]}
-                self.add(offset, "DELIVERED", **self.by(lease[1]), **until)
-        elif isinstance(op, Expired | Own):
+                what: dict[str, Any] = {"attempt": failed + 1}
+                what |= {"visible_until_ms": lease[2]} if lease[2] else {}
+                what |= {"stream": lease[3]} if lease[3] else {}
+                self.add(offset, "DELIVERED", **self.by(lease[1]), **what)
+        elif isinstance(op, Expired | Own | StreamsEnded):
             if was == "leased" and is_ != "leased":
                 self.ended(op, offset, is_, failed + 1, holder)
         elif isinstance(op, Committed):
@@ -177,12 +180,14 @@ class _Step:
         elif isinstance(op, Redriven) and (was, is_) == ("dead", "coming"):
             self.add(offset, "REDRIVEN", **({"job": op.job} if op.job else {}))
 
-    def ended(self, op: Expired | Own, offset: int, is_: str, attempt: int, holder: str) -> None:
-        if isinstance(op, Own) and not op.fence:
+    def ended(
+        self, op: Expired | Own | StreamsEnded, offset: int, is_: str, attempt: int, holder: str
+    ) -> None:
+        if (isinstance(op, Own) and not op.fence) or (isinstance(op, StreamsEnded) and not op.lost):
             self.add(offset, "RELEASED", **self.by(holder))
             return
         told, reason = "visibility_timeout", "visibility timeout"
-        if isinstance(op, Own):
+        if not isinstance(op, Expired):
             told, reason = "consumer_lost", "consumer lost"
         final = 0 < self.group.config.max_attempts <= attempt
         if is_ == "coming" and not final:

@@ -100,6 +100,7 @@ commitOffsets           A-C-    group
 getLag                  A-CR    group
 resetOffsets            A-C-    group
 receive                 A-C-    group
+streamGroup             A-C-    group
 peek                    A-CR    group
 settle                  A-C-    group
 ackReceipts             A-C-    group
@@ -198,6 +199,12 @@ OWN_QUERIES = {
     "getOffsets": f"?topic={TOPIC}",
     "listParkedKeys": f"?topic={TOPIC}",
 }
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 SHOWN = {
     "listTopics": TOPIC,
     "listGroups": GROUP,
@@ -263,6 +270,7 @@ class Scene:
             text, query = text.replace(MEMBER, member), query.replace(MEMBER, member)
         url = self.node.url + prefix + route.path.format(**parameters) + query
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers |= UPGRADE if route.upgrade else {}
         async with self._session.request(
             route.method, url, json=json.loads(text), headers=headers
         ) as answer:

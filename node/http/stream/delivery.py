@@ -1,0 +1,243 @@
+"""What a stream is given: receives, one after the other, of what its credit has room for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+
+from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration
+from node.api.queue import QueuedMessage, SettleRequest
+from node.api.streams import Stream
+from node.http.budget.memory import Held, Kind, Reserved
+from node.http.budget.slices import SLICE_BYTES, pause
+from node.http.messages.request_spans import traced_request
+from node.http.queue.receive import room_for
+from node.http.queue.views import held_bytes, queued_views
+from node.http.request.call import Call
+from node.http.stream.credit import Outstanding
+from node.http.stream.frames import Messages, error_frame
+from node.http.stream.source import Manner, Source
+from node.http.stream.wire import Wire
+from node.http.text.pieces import LongText, Pieces, encode, weigh
+
+RECEIVE_MESSAGES_MAX = 1_000
+RECEIVE_BYTES_MAX = 1 << 20
+"""Of one receive: beside its credit, so much is held for a client that takes nothing."""
+PATTERNS_S = 5.0
+"""How soon topics that match a pattern are noticed: no receive waits longer where there is one."""
+RETRY_S = (0.25, 5.0)
+"""Between receives that fail: the first pause, which doubles, and the longest."""
+STALE_PAUSE_S = 0.05
+GIVEN_BYTES = 256
+"""What one outstanding message takes to remember."""
+
+
+class Delivery:
+    """Of one stream; `run` goes on until it is cancelled or fails. Loop thread only."""
+
+    def __init__(
+        self,
+        call: Call,
+        stream: Stream,
+        wire: Wire,
+        source: Source,
+        manner: Manner,
+        outstanding: Outstanding,
+        failed: Callable[[GoQueueError], None],
+    ) -> None:
+        """`failed` is told of what no repeat can mend."""
+        self._call = call
+        self._stream = stream
+        self._wire = wire
+        self._source = source
+        self._manner = manner
+        self._outstanding = outstanding
+        self._failed = failed
+        self._kept: Held = call.hold(Kind.POLLS)
+        self._changed = asyncio.Event()
+        self._receiving: asyncio.Timeout | None = None
+        self._asked = 0
+        self._troubles = 0
+        self._told_code = ""
+        self._now_s = asyncio.get_running_loop().time
+
+    def wake(self) -> None:
+        """There may be credit again."""
+        self._changed.set()
+
+    def restart(self) -> None:
+        """What to receive from has changed, or there is less credit than a receive has asked for:
+        it is broken off, which gives back what it was granted."""
+        self._changed.set()
+        if self._receiving is not None and not self._receiving.expired():
+            self._receiving.reschedule(self._now_s())
+
+    def credit_changed(self) -> None:
+        """There are new totals."""
+        if self._receiving is not None and self._outstanding.messages_left < self._asked:
+            self.restart()
+        self.wake()
+
+    def settled(self) -> None:
+        """Some were freed."""
+        self._kept.resize(len(self._outstanding) * GIVEN_BYTES)
+        self.wake()
+
+    def close(self) -> None:
+        """Nothing is remembered any more. Idempotent."""
+        self._kept.release()
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            following_s = self._outstanding.expire(self._now_s())
+            limit = min(self._outstanding.messages_left, RECEIVE_MESSAGES_MAX)
+            try:
+                with room_for(self._call):
+                    found = await self._received(limit) if limit else None
+                    if found:
+                        await self._give(found)
+                if found is None:
+                    await self._idle(following_s)
+            except ConnectionError:
+                return  # whoever reads from it finds out, too
+            except GoQueueError as error:
+                if not await self._is_lasting(error):
+                    self._failed(error)
+                    return
+
+    # private
+
+    async def _received(self, limit: int) -> list[QueuedMessage] | None:
+        """None where there is nothing to ask. Empty where something changed meanwhile."""
+        asked = self._source.places()
+        if asked.is_empty:
+            return None
+        wait_s = min(self._call.limits.long_poll_s_max, PATTERNS_S if asked.may_grow else 3600.0)
+        if self._call.shared.stopping.is_set():
+            return None
+        self._asked = limit
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._receiving = scope
+                found = await self._stream.receive(
+                    asked.topics,
+                    claim=asked.claim,
+                    limit=limit,
+                    bytes_max=min(self._outstanding.bytes_left, RECEIVE_BYTES_MAX),
+                    wait_s=wait_s,
+                    visibility_ms=self._manner.visibility_ms,
+                    partitions=asked.partitions,
+                    places=asked.places,
+                    lowest_lane=self._manner.lowest_lane,
+                )
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            return []
+        finally:
+            self._receiving = None
+        self._troubles, self._told_code = 0, ""
+        return found
+
+    async def _give(self, found: Sequence[QueuedMessage]) -> None:
+        """Sends what was leased; gives back what there is no room for, or what is no more to be
+        delivered from. Raises OverBudget, ConnectionError."""
+        kept = 0
+        places = self._source.places().places
+        if places is not None:
+            allowed = set(places)
+            wanted = [one for one in found if (one.topic, one.partition) in allowed]
+            if len(wanted) < len(found):
+                gone = [one for one in found if (one.topic, one.partition) not in allowed]
+                await self._give_back(gone)
+                found = wanted
+        try:
+            self._kept.resize((len(self._outstanding) + len(found)) * GIVEN_BYTES)
+            with self._call.hold(Kind.ANSWERS, held_bytes(found)):
+                kept = len(found)
+                self._remember(found)
+                async for frame in self._frames(found):
+                    await self._wire.tell(frame)
+                await self._wire.taken()
+        finally:
+            if kept < len(found):
+                await self._give_back(found[kept:])
+        tracing = traced_request(self._call)
+        if tracing is not None:
+            tracing.received(self._call.params["group"], found)
+
+    def _remember(self, found: Sequence[QueuedMessage]) -> None:
+        visibility_ms = self._manner.visibility_ms
+        until_s = None if visibility_ms is None else self._now_s() + visibility_ms / 1000
+        counts: dict[str, int] = {}
+        for message in found:
+            self._outstanding.give(message.receipt, bytes_of(message), until_s)
+            counts[message.topic] = counts.get(message.topic, 0) + 1
+        for topic, count in counts.items():
+            self._call.shared.metrics.stream_sent(topic, count)
+
+    async def _frames(self, found: Sequence[QueuedMessage]) -> AsyncIterator[bytes]:
+        """About a slice of messages each, or one that is longer."""
+        at = 0
+        while at < len(found):
+            first, size = at, 0
+            while at < len(found) and (at == first or size < SLICE_BYTES):
+                size += bytes_of(found[at]) + GIVEN_BYTES
+                at += 1
+            yield await self._encoded(Messages(queued_views(found[first:at])))
+            if at < len(found):
+                await pause()
+
+    async def _encoded(self, frame: Messages) -> bytes:
+        if weigh(frame, SLICE_BYTES) <= SLICE_BYTES:
+            return encode(frame)
+        with Reserved(self._call.hold(Kind.ANSWERS)) as making:
+            pieces = Pieces(making)
+            await pieces.add(frame)
+            parts = list[bytes | memoryview]()
+            for part in pieces.finish():
+                if isinstance(part, LongText):
+                    for piece in part.slices():
+                        parts.append(piece)
+                        await pause()
+                else:
+                    parts.append(part)
+            return b"".join(parts)
+
+    async def _give_back(self, messages: Sequence[QueuedMessage]) -> None:
+        """As if they had not been delivered."""
+        await self._stream.settle([SettleRequest(one.receipt, "release") for one in messages])
+
+    async def _idle(self, until_s: float | None) -> None:
+        """Until something changes, or a lease has run out."""
+        if self._source.places().may_grow:
+            again_s = self._now_s() + PATTERNS_S
+            until_s = again_s if until_s is None else min(until_s, again_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await self._changed.wait()
+
+    async def _is_lasting(self, error: GoQueueError) -> bool:
+        """Whether it may go on; the client is told what is in the way, once."""
+        if isinstance(error, StaleGeneration):
+            await asyncio.sleep(STALE_PAUSE_S)
+            return True
+        if not (error.retriable or isinstance(error, GroupHalted | OverBudget)):
+            return False
+        if error.code != self._told_code:
+            self._told_code = error.code
+            with suppress(ConnectionError):
+                await self._wire.tell(error_frame(error))
+        first_s, most_s = RETRY_S
+        pause_s = min(most_s, first_s * 2**self._troubles)
+        self._troubles = min(self._troubles + 1, 10)
+        await asyncio.sleep(pause_s)
+        return True
+
+
+def bytes_of(message: QueuedMessage) -> int:
+    """Of its key, value and headers: what credit counts."""
+    headers = sum(len(name) + len(value) for name, value in message.headers)
+    return len(message.value) + len(message.key or b"") + headers

@@ -18,6 +18,7 @@ from benchmarks import (
     lookups,
     one_node,
     peers,
+    push,
     queue_rows,
     three_nodes,
     timeline,
@@ -38,6 +39,7 @@ PARTS = (
     "groups",
     "floods",
     "rest",
+    "push",
     "tests",
 )
 
@@ -99,6 +101,10 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await floods.measure(run.report, run.folder, quick=run.quick)
     if "rest" in parts:
         await at_rest.measure(run.report, run.folder, 1000 if run.quick else 5000)
+    if "push" in parts:
+        await push.measure(
+            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
+        )
     if "tests" in parts:
         await asyncio.to_thread(in_tests.measure, run.report)
 

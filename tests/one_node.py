@@ -72,6 +72,10 @@ class Clock:
             self._loop.ahead_s += max(0, passed_ms) / 1000
             self._loop.call_soon_threadsafe(lambda: None)  # it looks at its timers again
 
+    def set_ahead(self, by_ms: int) -> None:
+        """Somebody sets the wall clock: no timer is due for it."""
+        self._now_ms += by_ms
+
     async def pass_ms(self, passed_ms: int) -> None:
         """Time goes by, and the node goes on meanwhile: silent members are missed."""
         while passed_ms > 0:

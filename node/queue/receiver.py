@@ -17,7 +17,6 @@ from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
 from goqueue.background import TaskSet
 from goqueue.wire.errors import (
-    Busy,
     GoQueueError,
     GroupHalted,
     NoQuorum,
@@ -31,8 +30,10 @@ from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
+from node.queue.leader_waits import LOOK_S, LeaderWaits
 from node.queue.service import QueueService
 from node.queue.stream_leases import StreamLeases
+from node.queue.waiting_lines import Place, WaitingLines, Wanted
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
@@ -43,21 +44,14 @@ from node.rpc.queue import (
     TakeAnswer,
     Taken,
     TakeRequest,
-    WaitAnswer,
-    WaitRequest,
 )
 from raft.link import RemoteError
 
 TAKE_TIMEOUT_S = 5.0
-WAIT_GRACE_S = 2.0
-"""How long after its time a peer's answer to a wait is still expected."""
 LEADERLESS_S = 5.0
 """How long a receive looks for a leader at least, before it says that there is none."""
 PAUSE_S = 0.005
 PAUSE_MAX_S = 0.2
-REMOTE_WAITS_MAX = 512
-"""Long polls of one peer at once; beyond them a receive looks by itself, from time to time."""
-LOOK_S = 0.25
 PLENTY_MAX = 10_000
 RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
@@ -79,6 +73,8 @@ class Poll:
     generation: int = UNCLAIMED
     lowest_lane: int = LANES_COUNT - 1
     stream: StreamLeases | None = None
+    woken: list[Place] = field(default_factory=list[Place])
+    """Where it was told of something, and has not taken it yet."""
     requests: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
     """The ids under which partitions were asked whose answer did not come."""
     doubtful: set[PartitionId] = field(default_factory=set[PartitionId])
@@ -128,7 +124,8 @@ class QueueReceiver:
         """Each is waited for by a poll, or by an errand."""
         self._rng = rng
         self._metrics = metrics
-        self._remote_waits: dict[NodeId, int] = {}
+        waits = LeaderWaits(node, service, topology, link, background_tasks, rng)
+        self._lines = WaitingLines(waits.ask)
         self._plenty: dict[int, None] = {}
         """Groups whose last receive found all that it asked for, the latest last."""
 
@@ -143,6 +140,7 @@ class QueueReceiver:
         try:
             return await self._receive(poll, wait_s)
         finally:
+            _leave(poll)
             if poll.doubtful:
                 self._touch(poll, poll.doubtful)
                 self._background_tasks.send(self._recover(poll, poll.doubtful))
@@ -158,6 +156,7 @@ class QueueReceiver:
             if taking is not None:
                 poll.max_bytes = await taking.begin(bytes_max)
             found = await self._take(poll, partitions)
+            _leave(poll)
             if found.taken:
                 return found.taken
             if taking is not None:
@@ -370,68 +369,33 @@ class QueueReceiver:
     ) -> Sequence[PartitionId]:
         """The partitions to take from next: those told ready, or all."""
         self._metrics.queue.waiting_receives.inc()
-        waits: list[asyncio.Task[list[PartitionId]]] = []
+        loop = asyncio.get_running_loop()
+        places: list[Place] = []
         leaderless: set[PartitionId] = set()
         try:
             for node, asked in self._by_leader(poll.partitions, leaderless):
-                waits.append(asyncio.ensure_future(self._told(poll, node, asked, left_s, pause)))
+                wanted = Wanted(poll.group.id, node, frozenset(asked), poll.lowest_lane)
+                places.append(self._lines.join(wanted, loop.time() + left_s))
             if leaderless or unanswered:
-                look = asyncio.sleep(min(left_s, max(pause, LOOK_S)), poll.partitions)
-                waits.append(asyncio.ensure_future(look))
-            done, _ = await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                left_s = min(left_s, max(pause, LOOK_S))
+            if places:
+                waits = [place.told for place in places]
+                await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(left_s)
             ready = [
-                partition_id for task in waits if task in done for partition_id in task.result()
+                partition_id
+                for place in places
+                if place.told.done()
+                for partition_id in place.told.result()
             ]
+            poll.woken = [place for place in places if place.told.done()]
             return ready or poll.partitions
         finally:
             self._metrics.queue.waiting_receives.dec()
-            for wait in waits:
-                wait.cancel()
-
-    async def _told(
-        self, poll: Poll, node: NodeId, asked: list[PartitionId], left_s: float, pause: float
-    ) -> list[PartitionId]:
-        """Partitions of one leader that are ready, or led by another one now."""
-        request = WaitRequest(
-            poll.group.id,
-            [partition_id.pack() for partition_id in asked],
-            round(left_s * 1000),
-            self._rng.getrandbits(63),
-            poll.lowest_lane,
-        )
-        try:
-            answer = await self._ask_to_tell(node, request, left_s)
-        except (GoQueueError, RemoteError):
-            await asyncio.sleep(pause)
-            return asked
-        for packed, leader in answer.moved:
-            known = None if leader is None else NodeId(leader)
-            self._topology.learn(PartitionId.unpack(packed), known, node)
-        if answer.moved and not answer.ready:
-            await self._topology.changed(PartitionId.unpack(answer.moved[0][0]), pause)
-        told = [*answer.ready, *(packed for packed, _leader in answer.moved)]
-        return [PartitionId.unpack(packed) for packed in told]
-
-    async def _ask_to_tell(self, node: NodeId, request: WaitRequest, left_s: float) -> WaitAnswer:
-        if node == self._node:
-            return await self._service.wait(request)
-        if self._remote_waits.get(node, 0) >= REMOTE_WAITS_MAX:
-            await asyncio.sleep(min(LOOK_S, left_s))
-            raise Busy
-        self._remote_waits[node] = self._remote_waits.get(node, 0) + 1
-        try:
-            payload = await self._link.request(
-                node, queue_rpc.WAIT, rpc.encode(request), left_s + WAIT_GRACE_S
-            )
-        except asyncio.CancelledError:
-            ticket = request.ticket.to_bytes(8, "little")
-            self._background_tasks.send(
-                self._link.request(node, queue_rpc.LEAVE, ticket, WAIT_GRACE_S)
-            )
-            raise
-        finally:
-            self._remote_waits[node] -= 1
-        return queue_rpc.decode_answer(payload, WaitAnswer)
+            for place in places:
+                if place not in poll.woken:
+                    place.leave()
 
     # private
 
@@ -467,6 +431,13 @@ class QueueReceiver:
         return Unavailable("no leader of these partitions answers", retry_after_s=1)
 
 
+def _leave(poll: Poll) -> None:
+    """It has taken what it was told of: the next ones are told."""
+    woken, poll.woken = poll.woken, []
+    for place in woken:
+        place.leave()
+
+
 def _take_request(
     poll: Poll, wanted: list[tuple[bytes, int]], limit: int, bytes_max: int
 ) -> TakeRequest:
@@ -482,7 +453,7 @@ def _take_request(
     )
     if poll.stream is None:
         return request
-    return StreamTakeRequest(*structs.astuple(request), stream=poll.stream.stream)
+    return StreamTakeRequest(**structs.asdict(request), stream=poll.stream.stream)
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:

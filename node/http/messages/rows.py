@@ -16,7 +16,7 @@ from node.http.messages.columns import (
     identify_rows,
 )
 from node.http.text import json
-from node.http.text.elements import BRACES_AT_ONCE, Elements
+from node.http.text.elements import Elements, reach_of
 from node.http.text.errors import decoded_too_large
 
 ROW_BYTES = 256
@@ -38,7 +38,7 @@ async def read_rows(
     Raises BadRequest, PayloadTooLarge, and OverBudget where there is no room for the messages.
     """
     try:
-        if len(body) <= SLICE_BYTES and body.count(b"{") <= BRACES_AT_ONCE:
+        if len(body) <= reach_of(body):
             rows = decode_rows(body, base64_values, messages_max)
             held.grow(weight_of(rows, len(body)))
             return rows

@@ -29,8 +29,8 @@ COPIES = 2
 COUNTED_BYTES = 1 << 18
 """Text in which names are counted at once: less than a millisecond."""
 SEARCHED_BYTES = 1 << 14
-"""Of it in one search: in longer text `bytes.count` searches another way, up to fifteen times slower
-where the text is full of what the name begins or ends with. A name across two is not counted."""
+"""Of it in one search: in longer text `bytes.count` searches another way, up to fifteen times
+slower where the text is full of what the name begins or ends with. A name across two is missed."""
 
 
 async def read_rows(

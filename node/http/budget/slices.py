@@ -3,7 +3,8 @@
 Each job that yields by itself between its slices goes on in the next turn of the loop, as all
 others do: a turn lasts as long as there are jobs, and whoever needs a few turns for a small request
 waits for all of them each time. Here they stand in line: one goes on, and then only after some
-turns that no slice is part of. Whoever has many of them waits for its own.
+turns that no slice is part of, and while somebody else asks for something, too, after as long a
+rest as it took. Whoever has many of them waits for its own.
 
 What can't be cut into slices is computed in one thread, a job at a time, in the same order.
 
@@ -14,10 +15,10 @@ decoders and encoders that know nothing of clients.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
@@ -29,7 +30,8 @@ as many of them."""
 APART_TURNS = 4
 """Turns of the loop from one slice to the next: small requests take that many steps in between. A
 turn in which nothing is to be done costs a few microseconds, a slice about a millisecond."""
-
+REST_S_MAX = 0.005
+"""After a slice that took longer."""
 
 T = TypeVar("T")
 
@@ -69,7 +71,22 @@ class Slices:
         self._quick = quick
         self._line = Line()
         self._turns_left = 0
+        self._granted_s: float | None = None
+        """When a slice was let go on that may not have been done yet."""
+        self._rests_until_s = 0.0
         self._is_turning = False
+        self._under_way: Counter[str] = Counter()
+
+    @contextmanager
+    def asked_by(self, holder: str) -> Iterator[None]:
+        """While a request of this holder is under way, long or not."""
+        self._under_way[holder] += 1
+        try:
+            yield
+        finally:
+            self._under_way[holder] -= 1
+            if not self._under_way[holder]:
+                del self._under_way[holder]
 
     async def turn(self, holder: str) -> None:
         """Return when this holder may do one more slice, before it awaits anything else."""
@@ -86,10 +103,18 @@ class Slices:
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Once a turn of the loop, from the first who waits until a while after the last."""
+        now_s = loop.time()
+        if self._granted_s is not None:
+            if len(self._under_way) > 1:
+                self._rests_until_s = now_s + min(now_s - self._granted_s, REST_S_MAX)
+            self._granted_s = None
         if self._turns_left:
             self._turns_left -= 1
+        elif now_s < self._rests_until_s:
+            pass
         elif self._line.grant():
             self._turns_left = APART_TURNS - 1
+            self._granted_s = now_s
         else:
             self._is_turning = False
             if self._quick:

@@ -82,7 +82,7 @@ class _WideBody(PublishBody):
     messages: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
 
-STEP_ROWS = 512
+STEP_ROWS = 128
 """Messages that are looked at one by one before others run: 64 KiB may be 20,000 unusable ones, a
 third of a second."""
 

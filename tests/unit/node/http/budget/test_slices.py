@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
@@ -108,6 +109,34 @@ async def test_who_has_one_job_gets_every_second_slice_beside_who_has_sixty() ->
 
     assert done[: 2 * SLICES] == ["address a", "key b"] * SLICES
     assert Counter(done) == {"address a": 60 * SLICES, "key b": SLICES}
+
+
+@pytest.mark.parametrize(
+    ("others", "turns"), [((), APART_TURNS), (("address a",), APART_TURNS), (("key b",), 20)]
+)
+async def test_while_others_ask_a_slice_is_followed_by_as_long_a_rest(
+    loop: Loop, others: tuple[str, ...], turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices, done, worked_s = Slices(), list[int](), 0.0
+    monkeypatch.setattr(
+        asyncio.get_running_loop(), "time", lambda: worked_s + loop.turn * 0.0001, raising=False
+    )
+
+    async def job() -> None:
+        nonlocal worked_s
+        with slices.asked_by("address a"):
+            for _ in range(SLICES):
+                await slices.turn("address a")
+                done.append(loop.turn)
+                worked_s += 0.002
+
+    with ExitStack() as stack:
+        for other in others:
+            stack.enter_context(slices.asked_by(other))
+        await job()
+
+    apart = [after - before for before, after in pairwise(done)]
+    assert all(abs(found - turns) <= (turns > APART_TURNS) * 2 for found in apart)
 
 
 async def test_who_is_cancelled_takes_no_turn(loop: Loop) -> None:

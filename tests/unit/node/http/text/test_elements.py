@@ -120,7 +120,7 @@ def test_of_small_objects_few_are_decoded_at_once(first: bytes) -> None:
 
     assert cut(text)[0] == [json.loads(first)] + [{}] * 100_000
     for start, end in pieces:
-        assert text[start:end].removeprefix(first).count(b"{") <= elements.BRACES_AT_ONCE
+        assert text[start:end].removeprefix(first).count(b"{") <= elements.SIGNS_AT_ONCE
 
 
 @pytest.mark.parametrize(

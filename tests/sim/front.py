@@ -28,6 +28,7 @@ from node.rpc import partitions as rpc
 from node.rpc.queue import GroupRef, OpsAnswer, OpsRequest, Taken
 from tests.sim.queue_requests import Ask, Done, NotDone
 from tests.sim.requests import Publish, Refused, Stored
+from tests.sim.streams import StreamNode, stream_parts
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -110,6 +111,18 @@ class Front:
             metrics=metrics,
         )
         operations.seen = self._receiver.seen = self._process.world.calls
+        work = self._process.world.queue
+        self.streams: StreamNode | None = None
+        if work is not None and work.has_streams:
+            self.streams = StreamNode(self._process, work)
+            tasks = self._background_tasks
+            self._stream_parts = stream_parts(work, self._receiver, operations, tasks, self._ref)
+
+    def start(self) -> None:
+        """Replicas of this node are there."""
+        streams = self.streams
+        if streams is not None:
+            self.within(lambda: streams.start(self._stream_parts))
 
     def within(self, work: Callable[[], object]) -> None:
         """Do it as if it were called by this process's loop."""

@@ -416,6 +416,7 @@ def assemble(
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),
+            ("open_streams", broker.streams),
             *ports.services,
             ("http", front),
         ],

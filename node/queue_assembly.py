@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 
+from delivery.entries.ops import StreamId
 from goqueue.background import TaskSet
 from goqueue.wire.types import NodeId
 from node.broker.node import GroupsFront, QueueFront
@@ -135,8 +137,16 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
         finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
     )
     settles = Settles(cluster, groups, calls.operations, receipts, base.rng)
-    of_streams = StreamParts(queue, settles, calls.operations, base.background_tasks)
-    streams = NodeStreams(base.runs.own, cluster.levels, groups, of_streams)
+    numbers = count(1)
+    of_streams = StreamParts(
+        queue,
+        settles,
+        calls.operations,
+        base.background_tasks,
+        base.topology.leader,
+        lambda: StreamId(base.runs.own, next(numbers)),
+    )
+    streams = NodeStreams(cluster.levels, groups, of_streams)
     return QueueFront(
         queue,
         settles,

@@ -144,7 +144,7 @@ class QueueReceiver:
             return await self._receive(poll, wait_s)
         finally:
             if poll.doubtful:
-                self._touch(poll, poll.doubtful)
+                self._touch(poll, poll.doubtful, None)
                 self._background_tasks.send(self._recover(poll, poll.doubtful))
 
     async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
@@ -262,7 +262,7 @@ class QueueReceiver:
         return known
 
     def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
-        self._touch(poll, [PartitionId.unpack(taken.partition) for taken in answer.taken])
+        self._touch(poll, [PartitionId.unpack(taken.partition) for taken in answer.taken], asked)
         found.taken += [taken for taken in answer.taken if taken.grants]
         found.count += sum(len(taken.grants) for taken in answer.taken)
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
@@ -285,7 +285,7 @@ class QueueReceiver:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
             asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
-            self._touch(poll, asked)
+            self._touch(poll, asked, None)
             self._background_tasks.send(self._release_late(poll, request, asking))
             raise
 
@@ -330,10 +330,10 @@ class QueueReceiver:
             pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
 
     @staticmethod
-    def _touch(poll: Poll, partitions: Iterable[PartitionId]) -> None:
+    def _touch(poll: Poll, partitions: Iterable[PartitionId], leader: NodeId | None) -> None:
         """A stream's end is told there, too: what is not given back by then ends with it."""
         if poll.stream is not None:
-            poll.stream.touch(poll.group.id, partitions)
+            poll.stream.touch(poll.group.id, partitions, leader)
 
     async def _recovered(self, poll: Poll, partition_id: PartitionId) -> bool:
         node = self._topology.leader(partition_id)

@@ -115,8 +115,9 @@ class Front:
         self.streams: StreamNode | None = None
         if work is not None and work.has_streams:
             self.streams = StreamNode(self._process, work)
-            tasks = self._background_tasks
-            self._stream_parts = stream_parts(work, self._receiver, operations, tasks, self._ref)
+            run = self.streams.runs.own
+            parts = stream_parts(work, run, self._receiver, self._calls, self._ref)
+            self._stream_parts = parts
 
     def start(self) -> None:
         """Replicas of this node are there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from delivery.config import GroupConfig
@@ -19,6 +20,7 @@ from goqueue.wire.types import Offset, PartitionId
 from node.api.queue import QueuedMessage, Received, SettleRequest, SettleView
 from node.broker.streams import NodeStream, StreamParts
 from node.peers.runs import RUN, Runs
+from node.queue.calls import QueueCalls
 from node.queue.operations import Operations
 from node.queue.receiver import Poll, QueueReceiver
 from node.queue.stream_leases import StreamLeases
@@ -51,7 +53,6 @@ class StreamNode:
         self._rng = random.Random(f"{process.world.seed} stream {process.node} {work.runs}")
         work.runs += 1
         self.runs = Runs(work.runs, LOST_LOOKS)
-        self._opened = 0
         self._streams: dict[NodeStream, None] = {}
 
     def start(self, parts: StreamParts) -> None:
@@ -65,7 +66,7 @@ class StreamNode:
     @property
     def is_busy(self) -> bool:
         """Whether one of its streams may have something in flight."""
-        return any(stream._leases.touched for stream in self._streams)
+        return any(leases.touched for stream in self._streams for leases in stream._all)
 
     # as a node watches
 
@@ -93,8 +94,7 @@ class StreamNode:
     async def _serve(self, parts: StreamParts) -> None:
         member = f"s{self._process.node}"
         while True:
-            self._opened += 1
-            stream = NodeStream(ops.StreamId(self.runs.own, self._opened), PUSHED.name, parts)
+            stream = NodeStream(PUSHED.name, parts)
             self._streams[stream] = None
             calm = self._process.world.is_quiet
             returned = calm or self._rng.random() < 0.5
@@ -213,11 +213,20 @@ class StreamReceipts:
 
 
 def stream_parts(
-    work: QueueWork, receiver: QueueReceiver, operations: Operations, tasks: Any, refs: Any
+    work: QueueWork, run: int, receiver: QueueReceiver, calls: QueueCalls, refs: Any
 ) -> StreamParts:
+    """Of a node."""
     queue: Any = StreamQueue(work, receiver, refs)
-    receipts: Any = StreamReceipts(work, operations)
-    return StreamParts(queue, receipts, operations, tasks)
+    receipts: Any = StreamReceipts(work, calls.operations)
+    numbers = count(1)
+    return StreamParts(
+        queue,
+        receipts,
+        calls.operations,
+        receiver._background_tasks,
+        receiver._topology.leader,
+        lambda: ops.StreamId(run, next(numbers)),
+    )
 
 
 def _message(place: PartitionId, delivery: int, grant: ops.Grant) -> QueuedMessage:

@@ -11,10 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
-from delivery.config import LANES_COUNT
-from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
+from delivery.entries.ops import RELEASE, Settled
 from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     Busy,
@@ -31,15 +28,13 @@ from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
+from node.queue.poll import Poll
 from node.queue.service import QueueService
-from node.queue.stream_leases import StreamLeases
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import (
     STALE,
-    GroupRef,
-    StreamTakeRequest,
     TakeAnswer,
     Taken,
     TakeRequest,
@@ -63,28 +58,6 @@ RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
 """For how long, and at least how often, a node retries to release leases whose grant was lost on
 the way: nodes that restart are back by then. Leases that end before need no release."""
-
-
-@dataclass(slots=True)
-class Poll:
-    """One consumer's request. `partitions` in the order of preference; `generation`, `lowest_lane`
-    and a visibility of 0 as in `delivery.leader.dispatcher.Want`."""
-
-    group: GroupRef
-    partitions: list[PartitionId]
-    member: str
-    limit: int
-    visibility_ms: int
-    max_bytes: int
-    generation: int = UNCLAIMED
-    lowest_lane: int = LANES_COUNT - 1
-    stream: StreamLeases | None = None
-    requests: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
-    """The ids under which partitions were asked whose answer did not come."""
-    doubtful: set[PartitionId] = field(default_factory=set[PartitionId])
-    """Those of them that may have been granted something nevertheless."""
-    unread: set[PartitionId] = field(default_factory=set[PartitionId])
-    """Partitions with messages that their leaders could not read, and have set aside."""
 
 
 _Asked = tuple[NodeId, list[PartitionId]]
@@ -245,7 +218,7 @@ class QueueReceiver:
             (partition_id.pack(), self._request_id(poll, partition_id))
             for partition_id in partition_ids
         ]
-        request = _take_request(poll, wanted, limit, bytes_max)
+        request = poll.request(wanted, limit, bytes_max)
         try:
             answer = await self._ask(poll, node, request)
         except (GoQueueError, RemoteError):
@@ -340,7 +313,7 @@ class QueueReceiver:
         if node is None:
             return False
         wanted = [(partition_id.pack(), poll.requests[partition_id])]
-        request = _take_request(poll, wanted, 0, poll.max_bytes)
+        request = poll.request(wanted, 0, poll.max_bytes)
         try:
             answer = await self._send(node, request)
         except (GoQueueError, RemoteError):
@@ -465,24 +438,6 @@ class QueueReceiver:
                 retry_after_s=1,
             )
         return Unavailable("no leader of these partitions answers", retry_after_s=1)
-
-
-def _take_request(
-    poll: Poll, wanted: list[tuple[bytes, int]], limit: int, bytes_max: int
-) -> TakeRequest:
-    request = TakeRequest(
-        poll.group,
-        wanted,
-        poll.member,
-        limit,
-        bytes_max,
-        poll.visibility_ms,
-        poll.generation,
-        poll.lowest_lane,
-    )
-    if poll.stream is None:
-        return request
-    return StreamTakeRequest(**structs.asdict(request), stream=poll.stream.stream)
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:

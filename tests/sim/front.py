@@ -18,7 +18,8 @@ from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.api.records import AppendResult
 from node.queue.calls import QueueCalls
 from node.queue.operations import Operations
-from node.queue.receiver import Poll, QueueReceiver
+from node.queue.poll import Poll
+from node.queue.receiver import QueueReceiver
 from node.queue.service import QueueService
 from node.queue.views import QueueViews
 from node.queue_assembly import node_tasks

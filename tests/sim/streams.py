@@ -22,7 +22,8 @@ from node.broker.streams import NodeStream, StreamParts
 from node.peers.runs import RUN, Runs
 from node.queue.calls import QueueCalls
 from node.queue.operations import Operations
-from node.queue.receiver import Poll, QueueReceiver
+from node.queue.poll import Poll
+from node.queue.receiver import QueueReceiver
 from node.queue.stream_leases import StreamLeases
 from node.queue.stream_watch import StreamWatch
 from node.rpc.queue import GroupRef

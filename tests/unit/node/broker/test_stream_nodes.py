@@ -11,7 +11,8 @@ from log.levels import Feature
 from node.api.queue import QueuedMessage
 from node.api.streams import Stream
 from node.partition.host import PartitionHost
-from node.queue.stream_watch import LOST_LOOKS, StreamWatch
+from node.peers.runs import LOST_LOOKS
+from node.queue.stream_watch import StreamWatch
 from tests.one_node import eventually, partition_of
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 

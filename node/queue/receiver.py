@@ -482,7 +482,7 @@ def _take_request(
     )
     if poll.stream is None:
         return request
-    return StreamTakeRequest(*structs.astuple(request), stream=poll.stream.stream)
+    return StreamTakeRequest(**structs.asdict(request), stream=poll.stream.stream)
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:

@@ -52,6 +52,9 @@ class StreamMember:
     def places(self) -> Places:
         return self._places
 
+    def extent(self) -> object:
+        return None  # its assignment is told
+
     async def begin(self, generation: int | None) -> None:
         """The first sign of life. Raises `UnknownGroup`, `UnknownMember`, StaleGeneration for a
         generation that the group has not come to."""

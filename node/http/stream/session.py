@@ -179,6 +179,17 @@ class Session:
             return True
         return False
 
+    async def judge(self) -> None:
+        """From time to time: whether the client's key still holds, and what there is to receive
+        from."""
+        try:
+            await self.call.admit_again()
+        except GoQueueError as error:
+            self.fail(error)
+            return
+        if self._delivery is not None:
+            self._delivery.look()
+
     async def ping(self) -> None:
         """Never waits. Raises ConnectionError."""
         assert self._socket is not None
@@ -264,7 +275,7 @@ class Session:
         else:
             if wanted.generation:
                 raise BadRequest("generation needs a member: give member_id, too")
-            source = Topics(wanted, call.broker.topics.list_topics)
+            source = Topics(wanted, call.broker.topics)
         self._outstanding.totals = wanted.credit
         self._delivery = Delivery(
             call, self._stream, wire, source, manner, self._outstanding, self.fail
@@ -365,7 +376,7 @@ def _closed(kind: WSMsgType, code: int | None) -> End:
         return LOST
     if code in (NORMAL, GOING_AWAY, NO_CODE):
         return End("closed", code or NORMAL, returned=True)
-    return LOST._replace(how="closed", code=code or NORMAL)
+    return LOST._replace(how="closed", code=NORMAL)
 
 
 def _refused(frame: Settle, error: GoQueueError) -> Asked:

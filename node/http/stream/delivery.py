@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration
 from node.api.queue import QueuedMessage, SettleRequest
@@ -72,6 +73,12 @@ class Delivery:
         self._changed.set()
         if self._receiving is not None and not self._receiving.expired():
             self._receiving.reschedule(self._now_s())
+
+    def take_lanes(self, lowest: int) -> None:
+        """Leave what is below this lane for others, from now on."""
+        if lowest != self._manner.lowest_lane:
+            self._manner = replace(self._manner, lowest_lane=lowest)
+            self.restart()
 
     def credit_changed(self) -> None:
         """There are new totals."""

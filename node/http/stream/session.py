@@ -49,7 +49,7 @@ from node.http.stream.frames import (
 )
 from node.http.stream.member import StreamMember
 from node.http.stream.settling import Asked, Outcome, Settling
-from node.http.stream.source import Source, Topics, check_member, manner_of
+from node.http.stream.source import Source, Topics, check_member, lowest_lane_of, manner_of
 from node.http.stream.wire import Wire
 from node.http.text.errors import RequestTimeout
 from node.http.text.pieces import encode
@@ -242,13 +242,22 @@ class Session:
         elif isinstance(frame, Settle):
             await self._settle(frame, size_bytes)
         elif isinstance(frame, Credit):
-            self._outstanding.totals = CreditTotals(frame.messages, frame.bytes)
-            self._delivery.credit_changed()
+            await self._credit(frame, self._delivery)
         elif self._member is None:
             raise BadRequest("heartbeat is of members: subscribe with a member_id")
         else:
             assert isinstance(frame, Heartbeat)
             await self._member.heard(frame)
+
+    async def _credit(self, frame: Credit, delivery: Delivery) -> None:
+        self._outstanding.totals = CreditTotals(frame.messages, frame.bytes)
+        if frame.assignment is not None:
+            if self._member is None:
+                raise BadRequest("assignment is of members: subscribe with a member_id")
+            await self._member.want(frame.assignment)
+        if frame.lowest_priority is not None:
+            delivery.take_lanes(lowest_lane_of(frame.lowest_priority))
+        delivery.credit_changed()
 
     async def _subscribe(self, wanted: Subscribe, wire: Wire) -> None:
         if self._delivery is not None:
@@ -260,10 +269,11 @@ class Session:
             source = self._member = StreamMember(
                 call, self._group, wanted.member_id, wire, self._restart, self.fail
             )
+            await self._member.want(wanted.assignment)
             await self._member.begin(wanted.generation)
         else:
-            if wanted.generation:
-                raise BadRequest("generation needs a member: give member_id, too")
+            if wanted.generation or wanted.assignment:
+                raise BadRequest("generation and assignment need a member: give member_id, too")
             source = Topics(wanted, call.broker.topics.list_topics)
         self._outstanding.totals = wanted.credit
         self._delivery = Delivery(

@@ -47,12 +47,14 @@ from node.partition.reading.message_reader import BatchCache
 from node.peers.clocks import WALL_MS, PeerClocks
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
+from node.peers.runs import RUN, Runs
 from node.placement.leadership_shedder import LeadershipShedder
 from node.placement.maintenance import Maintenance
 from node.placement.moves import ReplicaMoves
 from node.placement.steps import MovingPartitions
 from node.queue.redrive_worker import RedriveRunner
 from node.queue.schedule_worker import ScheduleRunner
+from node.queue.stream_watch import LOST_LOOKS, StreamWatch
 from node.queue_assembly import (
     QueueBase,
     QueueParts,
@@ -129,6 +131,7 @@ class _Base:
         self.metrics = Metrics(config.limits.metric_series)
         self.me = own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
+        self.runs = Runs(rng.getrandbits(64), LOST_LOOKS)
         self.clocks = PeerClocks(self.clock.wall_ms, lambda: self.cluster.nodes)
         self.flusher = Flusher(
             store,
@@ -163,13 +166,15 @@ class _Base:
     def hello(self) -> dict[str, Any]:
         wall_ms = self.clock.wall_ms()
         level = {FINISHED_LEVEL: self.levels.known}
-        return {**self.membership.hello(), **self.status.hello(), **level, WALL_MS: wall_ms}
+        own = {WALL_MS: wall_ms, RUN: self.runs.own}
+        return {**self.membership.hello(), **self.status.hello(), **level, **own}
 
     def frame(self, node: NodeId, partition_id: PartitionId, frame: memoryview) -> None:
         self.membership.frame(node, partition_id, frame)
 
     def told(self, node: NodeId, hello: dict[str, Any]) -> None:
         self.clocks.told(node, hello)
+        self.runs.told(node, hello)
         self.cluster.level_told(hello)
         self.status.heard(node, self.clock.wall_ms())
         self.membership.peer_told(node, hello)
@@ -404,6 +409,7 @@ def assemble(
             ("strays", groups.orphans),
             ("group_sessions", for_groups.sessions),
             ("group_signs", for_groups.signs),
+            ("streams", StreamWatch(base.runs, replicas.led)),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", runner),
             *cluster_maintenance(config, cluster, broker),
@@ -494,4 +500,5 @@ def _queue_base(
         metrics=base.metrics,
         wall_ms=base.clock.wall_ms,
         group_defaults=base.config.queue_defaults.group_settings(),
+        runs=base.runs,
     )

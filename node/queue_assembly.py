@@ -11,7 +11,7 @@ from goqueue.wire.types import NodeId
 from node.broker.node import GroupsFront, QueueFront
 from node.broker.queue import NodeQueue
 from node.broker.records import NodeRecords
-from node.broker.streams import NodeStreams
+from node.broker.streams import NodeStreams, StreamParts
 from node.cluster.host import ClusterHost
 from node.cluster.tenant_quotas import Shares
 from node.cluster.topic_finder import TopicFinder
@@ -26,6 +26,7 @@ from node.groups.sessions import GroupSessions
 from node.metrics import Metrics
 from node.peers.forwarding import Forwarder
 from node.peers.link import PeerLink
+from node.peers.runs import Runs
 from node.queue.calls import QueueCalls
 from node.queue.dead_letters import DeadLetters, DelayedMessages
 from node.queue.figures import QueueFigures
@@ -80,6 +81,7 @@ class QueueBase:
     metrics: Metrics
     wall_ms: Callable[[], int]
     group_defaults: Mapping[str, object]
+    runs: Runs
 
 
 def node_tasks() -> TaskSet:
@@ -133,8 +135,8 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
         finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
     )
     settles = Settles(cluster, groups, calls.operations, receipts, base.rng)
-    run = base.rng.getrandbits(64)
-    streams = NodeStreams(run, cluster.levels, groups, queue, settles, base.background_tasks)
+    of_streams = StreamParts(queue, settles, calls.operations, base.background_tasks)
+    streams = NodeStreams(base.runs.own, cluster.levels, groups, of_streams)
     return QueueFront(
         queue,
         settles,

@@ -293,6 +293,7 @@ Op = (
 
 REPEATED = (
     Delivered,
+    DeliveredToStream,
     Settled,
     Committed,
     Sought,

@@ -8,8 +8,11 @@ entry grants depends on the one before; everything else goes at once.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec import structs
 
 from delivery.config import LANES_COUNT, GroupConfig, QueueConfig, sound_queue
 from delivery.entries.ops import (
@@ -17,6 +20,7 @@ from delivery.entries.ops import (
     UNCLAIMED,
     Configure,
     Delivered,
+    DeliveredToStream,
     DropGroup,
     Expired,
     Granted,
@@ -26,6 +30,8 @@ from delivery.entries.ops import (
     Result,
     Settled,
     StaleResult,
+    StreamId,
+    StreamsEnded,
     Tick,
     UnknownGroup,
 )
@@ -56,7 +62,8 @@ class Want:
     """A receive: up to `limit` messages for a member; `visibility_ms` None is the group's own.
 
     Messages of lanes below `lowest_lane` are not wanted. `generation` is the member's, or
-    `UNCLAIMED` of who is none.
+    `UNCLAIMED` of who is none. A `stream`'s leases end with it, and with a visibility of 0 no
+    sooner.
     """
 
     group: int
@@ -66,6 +73,7 @@ class Want:
     request: int
     generation: int = UNCLAIMED
     lowest_lane: int = LANES_COUNT - 1
+    stream: StreamId | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +122,8 @@ class Dispatcher(Generic[T]):
         self._openings: dict[int, OpenGroup] = {}
         self._opening: dict[int, int] = {}
         """Groups that entries on their way open, and with which version."""
+        self._lost: set[int] = set()
+        """Runs of nodes whose streams nobody else ends."""
         self._in_flight: dict[str, int] = {}
         """What entries on their way hold of deliveries, expiries, ticks, settings and openings."""
         self._flying: list[_Waiting[T]] = []
@@ -149,6 +159,12 @@ class Dispatcher(Generic[T]):
         """Let a receive wait for messages; without `wait`, until what is ready now is known."""
         assert want.limit > 0, "a receive wants messages"
         self._waiting.setdefault(want.group, deque()).append(_Waiting(want, ticket, wait))
+        if want.stream is not None:
+            self._lost.discard(want.stream.run)
+
+    def end_runs(self, runs: Collection[int]) -> None:
+        """These runs are lost, and so are their streams: until one of them asks for messages."""
+        self._lost = set(runs)
 
     def submit(self, op: Op, ticket: T | None) -> None:
         """Put an operation into the next entry."""
@@ -196,6 +212,7 @@ class Dispatcher(Generic[T]):
         while self._submitted and len(proposal.sent) < OPS_MAX:
             proposal.sent.append(self._submitted.popleft())
         self._add_expired(proposal, now_ms)
+        self._add_lost(proposal)
         if self._is_tick_due(now_ms):
             self._add(proposal, Tick(), "tick")
         if not self._in_flight.get("delivered"):
@@ -266,6 +283,13 @@ class Dispatcher(Generic[T]):
                 overdue = group.leases.overdue(now_ms, EXPIRED_MAX)
                 if overdue:
                     self._add(proposal, Expired(group.id, overdue), "expired")
+
+    def _add_lost(self, proposal: Proposal[T]) -> None:
+        if not self._lost or self._in_flight.get("streams"):
+            return
+        for group in self._state.queue.groups.values():
+            for run in sorted(group.leases.runs & self._lost):
+                self._add(proposal, StreamsEnded(group.id, run, [], lost=True), "streams")
 
     def _tick_ms(self) -> int | None:
         """When an entry is wanted for what falls due."""
@@ -396,6 +420,8 @@ class Dispatcher(Generic[T]):
             want.generation,
             want.lowest_lane,
         )
+        if want.stream is not None:
+            op = DeliveredToStream(*structs.astuple(op), stream=want.stream)
         proposal.sent.append(_Sent(op, waiting.ticket, waiting))
         self._flying.append(waiting)
         self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1
@@ -414,7 +440,8 @@ class Dispatcher(Generic[T]):
         for sent in proposal.sent:
             if sent.waiting is not None:
                 self._flying.remove(sent.waiting)
-            kind = _KINDS.get(type(sent.op))
+            is_own = sent.ticket is None or sent.waiting is not None
+            kind = _KINDS.get(type(sent.op)) if is_own else None
             if kind is not None and self._in_flight.get(kind):
                 self._in_flight[kind] -= 1
             if isinstance(sent.op, OpenGroup):
@@ -461,5 +488,7 @@ _KINDS: dict[type, str] = {
     Expired: "expired",
     Tick: "tick",
     Delivered: "delivered",
+    DeliveredToStream: "delivered",
     RequireArchive: "archive",
+    StreamsEnded: "streams",
 }

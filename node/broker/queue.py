@@ -23,6 +23,7 @@ from node.queue.group_admin import GroupsBroker, claim_in, group_ref
 from node.queue.receipt import decode_receipt
 from node.queue.receipts import Receipts
 from node.queue.receiver import Poll, QueueReceiver
+from node.queue.stream_leases import StreamLeases
 from node.rpc.queue import PeekRequest, queued
 
 STAYS = 16
@@ -70,7 +71,10 @@ class NodeQueue:
         lowest_lane: int = LANES_COUNT - 1,
         beside: Sequence[str] = (),
         bytes_max: int | None = None,
+        stream: StreamLeases | None = None,
     ) -> Received:
+        """As `Queue.receive`; a stream's receive is also bounded in bytes, and its leases are noted
+        as the stream's."""
         if places is None:
             found = await self._partitions(topics, partitions)
         else:
@@ -83,10 +87,11 @@ class NodeQueue:
             self._in_turn([id for id, _topic in found], beside),
             claim.member,
             limit,
-            ref.config.visibility_ms if visibility_ms is None else visibility_ms,
+            _visibility_ms(ref.config.visibility_ms, visibility_ms, stream),
             self._answer_bytes if bytes_max is None else min(bytes_max, self._answer_bytes),
             claim.generation,
             lowest_lane,
+            stream,
         )
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -102,6 +107,8 @@ class NodeQueue:
                 names[PartitionId.unpack(one.partition)], ref.id, one
             )
         ]
+        if stream is not None:
+            stream.receipts.update(dict.fromkeys(message.receipt for message in messages))
         if places is None:  # else it is part of a member's poll
             self._requests.polled(known.name, len(messages), loop.time() - began_s)
         unanswered = sorted(poll.doubtful | poll.unread)
@@ -208,6 +215,13 @@ class NodeQueue:
                 raise UnknownPartition(name, number)
             found[PartitionId(topic.id, number)] = topic
         return list(found.items())
+
+
+def _visibility_ms(of_group: int, wanted: int | None, stream: StreamLeases | None) -> int:
+    """0 of a stream: no deadline. One that asks for none at all has the least there is."""
+    if stream is None:
+        return of_group if wanted is None else wanted
+    return 0 if wanted is None else max(1, wanted)
 
 
 def _partition_of(receipt: str) -> PartitionId | None:

@@ -7,7 +7,7 @@ that time brings about; where nothing waits and nothing is due there is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
 from delivery.config import LANES_COUNT, QueueConfig
@@ -188,6 +188,13 @@ class QueueHost:
         """As `submit`, for whom the result does not matter."""
         if self._dispatcher is not None:
             self._dispatcher.submit(op, None)
+            self._schedule()
+
+    def end_runs(self, runs: Collection[int]) -> None:
+        """These runs are lost, and with them what their streams have in flight: until one of them
+        asks for messages."""
+        if self._dispatcher is not None:
+            self._dispatcher.end_runs(runs)
             self._schedule()
 
     def reopen(self, ref: GroupRef) -> None:

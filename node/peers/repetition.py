@@ -39,6 +39,7 @@ Rows = Mapping[Repeats, Mapping[type, str]]
 _QUEUE_OPS: Rows = {
     Repeats.BY_REQUEST: {
         queue_ops.Delivered: "the same messages are granted again while they are its own",
+        queue_ops.DeliveredToStream: "as Delivered",
         queue_ops.Settled: "an extension would shorten a later one, the rest be answered 404",
         queue_ops.Committed: "it would undo a seek",
         queue_ops.Sought: "it would bring back what was settled since",
@@ -53,6 +54,7 @@ _QUEUE_OPS: Rows = {
         queue_ops.DropGroup: "the group's id is never another one's",
         queue_ops.Cancelled: "a message that is cancelled stays so",
         queue_ops.Own: "an older generation, or the same, changes nothing",
+        queue_ops.StreamsEnded: "a stream that is over is given nothing more",
         queue_ops.Archived: "a position that was passed changes nothing; `anew` is never repeated",
     },
     Repeats.BY_LEADER: {

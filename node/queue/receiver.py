@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
 from goqueue.background import TaskSet
@@ -30,10 +32,20 @@ from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
 from node.queue.service import QueueService
+from node.queue.stream_leases import StreamLeases
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
-from node.rpc.queue import STALE, GroupRef, TakeAnswer, Taken, TakeRequest, WaitAnswer, WaitRequest
+from node.rpc.queue import (
+    STALE,
+    GroupRef,
+    StreamTakeRequest,
+    TakeAnswer,
+    Taken,
+    TakeRequest,
+    WaitAnswer,
+    WaitRequest,
+)
 from raft.link import RemoteError
 
 TAKE_TIMEOUT_S = 5.0
@@ -55,8 +67,8 @@ the way: nodes that restart are back by then. Leases that end before need no rel
 
 @dataclass(slots=True)
 class Poll:
-    """One consumer's request. `partitions` in the order of preference; `generation` and
-    `lowest_lane` as in `delivery.leader.dispatcher.Want`."""
+    """One consumer's request. `partitions` in the order of preference; `generation`, `lowest_lane`
+    and a visibility of 0 as in `delivery.leader.dispatcher.Want`."""
 
     group: GroupRef
     partitions: list[PartitionId]
@@ -66,6 +78,7 @@ class Poll:
     max_bytes: int
     generation: int = UNCLAIMED
     lowest_lane: int = LANES_COUNT - 1
+    stream: StreamLeases | None = None
     requests: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
     """The ids under which partitions were asked whose answer did not come."""
     doubtful: set[PartitionId] = field(default_factory=set[PartitionId])
@@ -131,6 +144,7 @@ class QueueReceiver:
             return await self._receive(poll, wait_s)
         finally:
             if poll.doubtful:
+                self._touch(poll, poll.doubtful)
                 self._background_tasks.send(self._recover(poll, poll.doubtful))
 
     async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
@@ -227,19 +241,11 @@ class QueueReceiver:
     ) -> int:
         """How many messages one leader gave."""
         node, partition_ids = asked
-        request = TakeRequest(
-            poll.group,
-            [
-                (partition_id.pack(), self._request_id(poll, partition_id))
-                for partition_id in partition_ids
-            ],
-            poll.member,
-            limit,
-            bytes_max,
-            poll.visibility_ms,
-            poll.generation,
-            poll.lowest_lane,
-        )
+        wanted = [
+            (partition_id.pack(), self._request_id(poll, partition_id))
+            for partition_id in partition_ids
+        ]
+        request = _take_request(poll, wanted, limit, bytes_max)
         try:
             answer = await self._ask(poll, node, request)
         except (GoQueueError, RemoteError):
@@ -256,6 +262,7 @@ class QueueReceiver:
         return known
 
     def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
+        self._touch(poll, [PartitionId.unpack(taken.partition) for taken in answer.taken])
         found.taken += [taken for taken in answer.taken if taken.grants]
         found.count += sum(len(taken.grants) for taken in answer.taken)
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
@@ -277,6 +284,8 @@ class QueueReceiver:
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
+            asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
+            self._touch(poll, asked)
             self._background_tasks.send(self._release_late(poll, request, asking))
             raise
 
@@ -306,7 +315,9 @@ class QueueReceiver:
         """Recall what was granted in answers that were lost, and give it back: nobody waits for it
         any more. Nothing else is taken for it: others would be given what comes after."""
         left, now = sorted(partitions), asyncio.get_running_loop().time
-        end, pause = now() + min(RECOVER_S, poll.visibility_ms / 1000), PAUSE_MAX_S
+        endless = poll.stream is not None and not poll.visibility_ms
+        lasts_s = RECOVER_S if endless else min(RECOVER_S, poll.visibility_ms / 1000)
+        end, pause = now() + lasts_s, PAUSE_MAX_S
         while left:
             await asyncio.sleep(pause)
             left = [
@@ -318,21 +329,18 @@ class QueueReceiver:
                 return
             pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
 
+    @staticmethod
+    def _touch(poll: Poll, partitions: Iterable[PartitionId]) -> None:
+        """A stream's end is told there, too: what is not given back by then ends with it."""
+        if poll.stream is not None:
+            poll.stream.touch(poll.group.id, partitions)
+
     async def _recovered(self, poll: Poll, partition_id: PartitionId) -> bool:
         node = self._topology.leader(partition_id)
         if node is None:
             return False
         wanted = [(partition_id.pack(), poll.requests[partition_id])]
-        request = TakeRequest(
-            poll.group,
-            wanted,
-            poll.member,
-            0,
-            poll.max_bytes,
-            poll.visibility_ms,
-            poll.generation,
-            poll.lowest_lane,
-        )
+        request = _take_request(poll, wanted, 0, poll.max_bytes)
         try:
             answer = await self._send(node, request)
         except (GoQueueError, RemoteError):
@@ -457,6 +465,24 @@ class QueueReceiver:
                 retry_after_s=1,
             )
         return Unavailable("no leader of these partitions answers", retry_after_s=1)
+
+
+def _take_request(
+    poll: Poll, wanted: list[tuple[bytes, int]], limit: int, bytes_max: int
+) -> TakeRequest:
+    request = TakeRequest(
+        poll.group,
+        wanted,
+        poll.member,
+        limit,
+        bytes_max,
+        poll.visibility_ms,
+        poll.generation,
+        poll.lowest_lane,
+    )
+    if poll.stream is None:
+        return request
+    return StreamTakeRequest(*structs.astuple(request), stream=poll.stream.stream)
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:

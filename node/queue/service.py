@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from delivery.config import LANES_COUNT
-from delivery.entries.ops import RELEASE, Granted, Result, Settled
+from delivery.entries.ops import RELEASE, Granted, Result, Settled, StreamId
 from delivery.leader.dispatcher import Want
 from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader, StaleGeneration
@@ -22,6 +22,7 @@ from node.rpc import queue as queue_rpc
 from node.rpc.queue import (
     GroupRef,
     MessageRow,
+    StreamTakeRequest,
     TakeAnswer,
     Taken,
     TakeRequest,
@@ -169,6 +170,7 @@ class QueueService:
                     request_id,
                     taking.request.generation,
                     taking.request.lowest_lane,
+                    _stream_of(taking.request),
                 )
                 wanted.append((host, packed, want))
                 left -= share
@@ -339,7 +341,7 @@ class QueueService:
     async def _serve_take(self, _peer: NodeId, payload: bytes) -> bytes:
         """A link that breaks takes nothing back: the peer asks again under the same ids, or gives
         back what it was granted; else the leases run out."""
-        taking = self._tasks.begin(self.take(rpc.decode_request(payload, TakeRequest)))
+        taking = self._tasks.begin(self.take(rpc.decode_request(payload, StreamTakeRequest)))
         return rpc.encode(await asyncio.shield(taking))
 
     async def _serve_wait(self, _peer: NodeId, payload: bytes) -> bytes:
@@ -348,6 +350,10 @@ class QueueService:
     async def _serve_leave(self, _peer: NodeId, payload: bytes) -> bytes:
         self.leave(int.from_bytes(payload, "little"))
         return b""
+
+
+def _stream_of(request: TakeRequest) -> StreamId | None:
+    return request.stream if isinstance(request, StreamTakeRequest) else None
 
 
 def _standing(host: PartitionHost, ref: GroupRef, granted: Granted) -> Granted:

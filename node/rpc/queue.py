@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from delivery.config import LANES_COUNT, GroupConfig
-from delivery.entries.ops import UNCLAIMED, Grant, Op, Result
+from delivery.entries.ops import UNCLAIMED, Grant, Op, Result, StreamId
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
 from goqueue.wire.types import Offset
@@ -80,8 +80,16 @@ class TakeRequest(PartitionRequest, array_like=True, frozen=True):
         return [partition for partition, _request in self.partitions]
 
 
+class StreamTakeRequest(TakeRequest, array_like=True, frozen=True):
+    """As `TakeRequest`, for a stream. Sent only once `Feature.STREAMS` is finished; who receives
+    either reads this."""
+
+    stream: StreamId | None = None
+
+
 class Taken(msgspec.Struct, array_like=True, frozen=True):
-    """One partition's leases; `grants` and `messages` belong together, row by row."""
+    """One partition's leases; `grants` and `messages` belong together, row by row. A `deadline_ms`
+    of 0: they end with their stream."""
 
     partition: bytes
     delivery: int

@@ -1,4 +1,4 @@
-"""A lease of a stream is over when the stream is: an orderly end costs nothing, a loss an attempt."""
+"""A lease of a stream is over when the stream is: an orderly end is free, a loss an attempt."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ class Talker:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool]) -> None:
         self.socket = socket
         self._last_id = 0
+        self._early: list[Any] = []
+        """Frames with messages that came while something else was waited for."""
 
     async def say(self, kind: str, **fields: Any) -> None:
         await self.socket.send_json({"type": kind, **fields})
@@ -30,8 +32,13 @@ class Talker:
         return json.loads(message.data) if message.type is aiohttp.WSMsgType.TEXT else None
 
     async def hear(self, kind: str) -> Any:
-        """The next frame, which is of this type."""
+        """The next frame, which is of this type; messages may come before it."""
+        if kind == "messages" and self._early:
+            return self._early.pop(0)
         found = await self.next()
+        while kind != "messages" and found is not None and found["type"] == "messages":
+            self._early.append(found)
+            found = await self.next()
         assert found is not None and found["type"] == kind, (found, self.socket.close_code)
         return found
 
@@ -55,7 +62,7 @@ class Talker:
         return self._last_id
 
     async def settled(self, action: str, *messages: Mapping[str, Any], **more: Any) -> Any:
-        """As `settle`; its confirmation, which is the next frame."""
+        """As `settle`; its confirmation, which is the next one."""
         id = await self.settle(action, *messages, **more)
         told = await self.hear("settled")
         assert told["id"] == id

@@ -180,7 +180,8 @@ class Delivery:
         until_s = None if visibility_ms is None else self._now_s() + visibility_ms / 1000
         counts: dict[str, int] = {}
         for message in found:
-            self._outstanding.give(message.receipt, bytes_of(message), until_s)
+            place = (message.topic, message.partition)
+            self._outstanding.give(message.receipt, bytes_of(message), until_s, place)
             counts[message.topic] = counts.get(message.topic, 0) + 1
         for topic, count in counts.items():
             self._call.shared.metrics.stream_sent(topic, count)

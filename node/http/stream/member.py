@@ -55,6 +55,14 @@ class StreamMember:
     def places(self) -> Places:
         return self._places
 
+    def held(self) -> frozenset[Place] | None:
+        """The partitions of which the member may have messages, what it is to let go of among them;
+        None where members own none."""
+        told = self._told
+        if told is None or told.mode == SHARED:
+            return None
+        return frozenset((*told.assigned, *told.revoking))
+
     async def want(self, given: Sequence[NamedPlace] | None) -> None:
         """Of what it is assigned the client wants only these, from now on. Raises BadName."""
         if given is None:

@@ -23,6 +23,7 @@ from goqueue.wire.errors import (
     OverBudget,
     ReceiptExpired,
     ServerError,
+    StaleGeneration,
 )
 from node.api.queue import SettleRequest, SettleView
 from node.api.streams import Stream
@@ -272,8 +273,9 @@ class Session:
             await self._member.want(wanted.assignment)
             await self._member.begin(wanted.generation)
         else:
-            if wanted.generation or wanted.assignment:
-                raise BadRequest("generation and assignment need a member: give member_id, too")
+            if wanted.generation or wanted.assignment is not None:
+                named = "generation" if wanted.generation else "assignment"
+                raise BadRequest(f"{named} needs a member: give member_id, too")
             source = Topics(wanted, call.broker.topics.list_topics)
         self._outstanding.totals = wanted.credit
         self._delivery = Delivery(
@@ -305,6 +307,9 @@ class Session:
             self.over(BROKEN._replace(error=ServerError()))
 
     def _restart(self) -> None:
+        held = None if self._member is None else self._member.held()
+        if held is not None:
+            self._outstanding.keep(held)
         if self._delivery is not None:
             self._delivery.restart()
 
@@ -345,8 +350,11 @@ class Session:
         if isinstance(outcome, SettleView) and outcome.outcome == "extended":
             until_s = asyncio.get_running_loop().time() + request.visibility_ms / 1000
             self._outstanding.extend(request.receipt, until_s)
-        elif isinstance(outcome, SettleView | NotFound | ReceiptExpired):
+        elif isinstance(outcome, SettleView | NotFound | ReceiptExpired | StaleGeneration):
             self._outstanding.free(request.receipt)
+            is_halted = isinstance(outcome, SettleView) and outcome.outcome == "halted"
+            if is_halted and self._delivery is not None:
+                self._delivery.restart()  # a receive that waits is not told
 
     # -- private: the end
 

@@ -17,10 +17,12 @@ from typing import Any, Unpack
 from goqueue.api.client import AsyncClient
 from goqueue.background import TaskSet, is_cancelled
 from goqueue.consume.deliveries import Workbench
-from goqueue.consume.fetcher import Claimant, Intake
+from goqueue.consume.fetcher import Intake
+from goqueue.consume.line import Line
 from goqueue.consume.membership import Listener, Listeners, MemberSession, Subscription
-from goqueue.consume.prefetch import Want
 from goqueue.consume.sigterm import ending_by_sigterm
+from goqueue.consume.source import MemberSource
+from goqueue.consume.streams import Streams
 from goqueue.models.failures import Closed
 from goqueue.models.groups import TopicPartition
 from goqueue.models.options import (
@@ -57,7 +59,7 @@ class AsyncConsumer:
     one. Each message comes at least once.
     """
 
-    _intake: Intake | None = None
+    _intake: Intake | Streams | None = None
     _main: asyncio.Task[None] | None = None
     """All that goes on in the background, from the start to the end of closing."""
     _tasks: asyncio.TaskGroup | None = None
@@ -98,9 +100,9 @@ class AsyncConsumer:
         self._settings = settings = ConsumerSettings(**options)
         self._owns_client = not isinstance(client, AsyncClient)
         self._client = client if isinstance(client, AsyncClient) else AsyncClient(client)
+        self._line = Line(self._client, group)
         self._bench = Workbench(
-            self._client,
-            group,
+            self._line,
             prefetch=settings.prefetch,
             work_s=duration_ms(settings.work_max, "work_max") / 1000,
             spawn=self._spawn,
@@ -119,10 +121,12 @@ class AsyncConsumer:
             settings.assignor,
         )
         listeners = Listeners(rebalance_on_assign, rebalance_on_revoke, rebalance_on_lost)
-        self._session = MemberSession(self._client, wanted, listeners, self._bench, self._wake)
+        self._session = MemberSession(
+            self._client, wanted, listeners, self._bench, self._line, self._wake
+        )
+        self._source = MemberSource(self._session, self._bench)
         drain = settings.rebalance_timeout or DRAIN_S
         self._drain_s = duration_ms(drain, "rebalance_timeout") / 1000
-        self._paused: set[TopicPartition] = set()
         self._starting = asyncio.Lock()
         self._over = asyncio.Event()
         self._owned = TaskSet(None)
@@ -159,14 +163,7 @@ class AsyncConsumer:
             await self._close("release")
             raise Closed("the consumer was closed as it started")
         self._bench.is_shared = self._session.mode == "shared"
-        self._intake = Intake(
-            self._client,
-            self._wanted.group,
-            _Source(self),
-            self._bench,
-            visibility_s=self._bench.visibility_s,
-            max_messages=self._settings.max_messages,
-        )
+        self._intake = self._receiver()
         self._main = self._owned.begin(self._work(self._intake), f"goqueue {self._wanted.group}")
         self._main.add_done_callback(self._ended)
 
@@ -298,19 +295,20 @@ class AsyncConsumer:
     @property
     def paused(self) -> list[TopicPartition]:
         """What is not received from, in order."""
-        return sorted(self._paused)
+        return sorted(self._source.paused)
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Receive nothing from these partitions, or all it has, until they are resumed; they stay
         this consumer's. What waits of them is given back."""
         places = set(self.assignment if partitions is None else partitions)
-        self._paused |= places
+        self._source.paused |= places
         self._bench.put_down(places)
         self._wake()
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on with these partitions, or all."""
-        self._paused -= self._paused if partitions is None else set(partitions)
+        paused = self._source.paused
+        paused -= set(paused) if partitions is None else set(partitions)
         self._wake()
 
     # -- private
@@ -325,8 +323,22 @@ class AsyncConsumer:
         else takes its partitions then."""
         return self._bench.is_shared or bool(self._wanted.instance_id)
 
-    def _places(self) -> list[TopicPartition]:
-        return [place for place in self._session.active() if place not in self._paused]
+    def _receiver(self) -> Intake | Streams:
+        settings, source, group = self._settings, self._source, self._wanted.group
+        polls = Intake(
+            self._client,
+            group,
+            source,
+            self._bench,
+            visibility_s=self._bench.visibility_s,
+            max_messages=settings.max_messages,
+        )
+        if not settings.stream:
+            return polls
+        is_given = settings.visibility is not None
+        self._bench.lasting = not is_given
+        visibility_ms = round(self._bench.visibility_s * 1000) if is_given else None
+        return Streams(self._client, group, source, polls, self._line, visibility_ms)
 
     async def _visibility_s(self) -> float:
         told: object = self._settings.visibility
@@ -368,21 +380,34 @@ class AsyncConsumer:
             else:
                 self.finish(message)
 
-    async def _work(self, intake: Intake) -> None:
+    async def _work(self, intake: Intake | Streams) -> None:
         """All that goes on in the background. Settles go on until the consumer is closed, also
         when it has failed."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            try:
-                async with asyncio.TaskGroup() as work:
-                    self._heartbeats = work.create_task(self._session.run())
-                    work.create_task(self._bench.keep_leases())
-                    self._receiving = work.create_task(intake.run())
-            except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
-                self._fail(_first(errors))
-            if is_cancelled():
-                raise asyncio.CancelledError
-            await self._over.wait()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                try:
+                    async with asyncio.TaskGroup() as work:
+                        self._heartbeats = work.create_task(self._session.run())
+                        work.create_task(self._bench.keep_leases())
+                        self._receiving = work.create_task(intake.run())
+                except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
+                    self._fail(_first(errors))
+                if is_cancelled():
+                    raise asyncio.CancelledError
+                if isinstance(intake, Streams):
+                    await self._leave_stream(intake)
+                await self._over.wait()
+        finally:
+            if isinstance(intake, Streams):
+                await intake.close()
+
+    async def _leave_stream(self, streams: Streams) -> None:
+        """After a failure what is worked on may be settled for as long as a lease lasts."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._bench.visibility_s):
+                await self._bench.ended()
+        await streams.close()
 
     def _ended(self, main: asyncio.Task[None]) -> None:
         error = None if main.cancelled() else main.exception()
@@ -411,12 +436,14 @@ class AsyncConsumer:
     async def _shut(self, unsettled: Action) -> None:
         try:
             self.stop()
-            if self._intake is not None and self._keeps_leases:
+            if self._intake is not None and (self._keeps_leases or self._line.stream is not None):
                 await self._intake.end()
             if self._receiving is not None:
                 self._receiving.cancel()
             if self._main is not None and not self._main.done():
                 await self._wind_up(unsettled)
+            if isinstance(self._intake, Streams):
+                await self._intake.close()
             if self._heartbeats is not None:
                 self._heartbeats.cancel()
             await (self._session.rest() if self._wanted.instance_id else self._session.leave())
@@ -437,27 +464,6 @@ class AsyncConsumer:
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 await self._bench.finish_all(unsettled)
-
-
-class _Source:
-    """The consumer, as its intake sees it."""
-
-    def __init__(self, consumer: AsyncConsumer) -> None:
-        self._consumer = consumer
-
-    def claimant(self) -> Claimant:
-        session = self._consumer._session
-        return Claimant(session.member, session.claim, self._consumer._places())
-
-    def want(self) -> Want | None:
-        return self._consumer._bench.want()
-
-    def came(self, messages: Sequence[Received], asked_s: float) -> None:
-        self._consumer._bench.came(messages, asked_s, self._consumer._places())
-
-    def refused(self, places: Sequence[TopicPartition], generation: int) -> None:
-        suspended = self._consumer._session.suspend(places, generation)
-        self._consumer._bench.put_down(suspended)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,8 +2,9 @@
 
 They wait in a bounded buffer, are handed out, and are settled through here, so that it is known of
 each partition whether anything of it is worked on. Leases are kept up for as long as somebody means
-to end them: while a message waits, and while it is worked on. Members that share partitions don't
-hoard: what has waited for a whole lease goes back, for others to take.
+to end them: while a message waits, and while it is worked on. A stream keeps them up by itself:
+there a lease that nobody means to end is given the end that it would have had. Members that share
+partitions don't hoard: what has waited for a whole lease goes back, for others to take.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import Any
 
+from goqueue.consume.credit import Room
 from goqueue.consume.in_flight import InWork, Work
+from goqueue.consume.line import Line
 from goqueue.consume.prefetch import Held, Prefetch, Want
 from goqueue.consume.settle_queue import SettleQueue
 from goqueue.models.groups import TopicPartition
@@ -23,9 +27,6 @@ from goqueue.models.settles import ACTIONS, Settle, Settled, SettleResult
 from goqueue.models.times import Duration, duration_ms
 from goqueue.transport.spans import SPANS
 from goqueue.wire.errors import BadRequest, GoQueueError
-
-if TYPE_CHECKING:
-    from goqueue.api.client import AsyncClient
 
 RELEASE_S = 0.05
 """How long a partition's handover waits for the answer that its buffered messages went back."""
@@ -44,30 +45,32 @@ class Workbench:
 
     def __init__(
         self,
-        client: AsyncClient,
-        group: str,
+        line: Line,
         *,
         prefetch: int,
         work_s: float,
         spawn: Spawn,
         changed: Callable[[], None],
     ) -> None:
-        self._client = client
-        self._group = group
+        self._line = line
         self._buffer = Prefetch(prefetch)
         self._in_work = InWork()
         self._work_s = work_s
         self._spawn = spawn
         self._changed = changed
-        self._settles = SettleQueue(self._send, spawn)
+        self._settles = SettleQueue(line.settle, spawn)
         self._news = asyncio.Event()
         self._extending: set[str] = set()
         self._releases: set[asyncio.Task[None]] = set()
+        self._releasing = 0
+        """Messages that are on their way back."""
         self._lowest: int | None = None
         """The lowest lane that it wanted when it said so last."""
         self._stopped = False
         self.visibility_s = 30.0
         self.is_shared = False
+        self.lasting = True
+        """Whether leases of a stream end with it, and no sooner."""
 
     # -- messages come and are handed out
 
@@ -84,15 +87,26 @@ class Workbench:
             return None
         return self._buffer.want()
 
+    def room(self) -> Room:
+        """What a stream has room for."""
+        waiting = len(self._buffer)
+        unsettled = waiting + len(self._in_work) + self._releasing
+        return Room(self._buffer.bound, waiting, unsettled, self.want())
+
     def came(
-        self, messages: Sequence[Received], asked_s: float, places: Iterable[TopicPartition]
+        self,
+        messages: Sequence[Received],
+        asked_s: float,
+        places: Iterable[TopicPartition],
+        stream: object | None = None,
     ) -> None:
-        """Messages were received, with leases that began after `asked_s`. Those that are not of
-        these places, or have no room, go back."""
+        """Messages were received, over a stream, or else with leases that began after `asked_s`.
+        Those that are not of these places, or have no room, go back."""
         now_s, wanted = _now_s(), set(places)
+        lasts_s = inf if stream is not None and self.lasting else asked_s + self.visibility_s
         back: list[Held] = []
         for message in messages:
-            held = Held(message, now_s, asked_s + self.visibility_s)
+            held = Held(message, now_s, lasts_s, stream)
             if self._stopped or held.place not in wanted:
                 back.append(held)
             else:
@@ -123,6 +137,18 @@ class Workbench:
         for work in self._in_work.put_aside(by):
             if ack and not work.is_ending:
                 self._end(work, Settle(work.held.message.receipt))
+
+    def gone(self, stream: object) -> None:
+        """A stream has ended: what came over it has been given to others, or will be. What waits is
+        dropped. What is worked on may be in vain; for as long as a lease lasts it is known who
+        works on it."""
+        self._buffer.remove(lambda held: held.stream is stream)
+        until_s = _now_s() + self.visibility_s
+        for work in self._in_work.all():
+            if work.held.stream is stream:
+                work.held.is_lost = True
+                work.held.deadline_s = min(work.held.deadline_s, until_s)
+        self._look()
 
     # -- partitions move
 
@@ -197,8 +223,11 @@ class Workbench:
             found = None if told.cancelled() else told.result()
             if isinstance(found, GoQueueError):
                 log.info("%s of %s: %s", settle.action, work.held.message.id, found.message)
-            if may_repeat and isinstance(found, GoQueueError) and found.retriable:
+            is_open = isinstance(found, GoQueueError) and found.retriable
+            if is_open and may_repeat:
                 work.is_ending = False
+            elif is_open and work.held.deadline_s == inf:
+                self._in_work.let_lapse(work)
             else:
                 self._in_work.end(settle.receipt)
             self._look()
@@ -213,19 +242,16 @@ class Workbench:
         result.add_done_callback(lambda told: ended(_error_of(told)))
         return result
 
-    async def _send(
-        self, settles: Sequence[Settle], place: TopicPartition | None = None
-    ) -> list[SettleResult]:
-        return await self._client.settle(self._group, settles, partition=place)
-
     # -- leases
 
     async def keep_leases(self) -> None:
-        """For ever: extend leases when half of their time is over."""
+        """For ever: extend leases when half of their time is over, and end those that last as long
+        as a stream, and that nobody means to end."""
         while True:
             await asyncio.sleep(max(self.visibility_s / 6, LOOK_S_MIN))
             now_s = _now_s()
             self._in_work.expire(now_s)
+            self._look()
             if self.is_shared:
                 self._give_back(self._buffer.came_before(now_s - self.visibility_s))
             for held in self._to_extend(now_s):
@@ -233,16 +259,17 @@ class Workbench:
                 self._spawn(self._extend(held))
 
     def _to_extend(self, now_s: float) -> list[Held]:
-        kept = self._buffer.all() + [
-            work.held
-            for work in self._in_work.all()
-            if work.by is not None and not work.is_ending and now_s - work.begun_s < self._work_s
-        ]
+        found = [held for held in self._buffer.all() if held.deadline_s != inf]
+        for work in self._in_work.all():
+            is_kept = work.by is not None and now_s - work.begun_s < self._work_s
+            if not work.is_ending and is_kept != (work.held.deadline_s == inf):
+                found.append(work.held)
         return [
             held
-            for held in kept
-            if held.deadline_s - now_s < self.visibility_s / 2
+            for held in found
+            if not held.is_lost
             and held.message.receipt not in self._extending
+            and (held.deadline_s == inf or held.deadline_s - now_s < self.visibility_s / 2)
         ]
 
     async def _extend(self, held: Held) -> None:
@@ -267,6 +294,10 @@ class Workbench:
         self._news.set()
         return self._give_back(self._buffer.remove(lambda _: True))
 
+    async def ended(self) -> None:
+        """Wait until nothing is worked on."""
+        await self._in_work.ended(lambda _: True)
+
     async def handled(self) -> None:
         """Wait until no handler works on anything."""
         await self._in_work.ended(lambda work: work.is_handled)
@@ -287,7 +318,9 @@ class Workbench:
     # -- giving back
 
     def _look(self) -> None:
-        """Say so when it wants messages of other lanes than it did."""
+        """Say so when it wants messages of other lanes than it did, and to its stream at once."""
+        if self._line.stream is not None:
+            self._line.stream.wake()
         want = self.want()
         lowest = None if want is None else want.lowest
         if lowest != self._lowest:
@@ -296,23 +329,37 @@ class Workbench:
 
     def _give_back(self, held: Sequence[Held]) -> asyncio.Future[None]:
         """Done when that is told, or soon."""
-        self._look()
         if not held:
+            self._look()
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_result(None)
             return done
+        self._releasing += len(held)
+        self._look()
         releasing = self._spawn(self._release(held))
         self._releases.add(releasing)
-        releasing.add_done_callback(self._releases.discard)
+        releasing.add_done_callback(lambda task: self._released(task, len(held)))
         return self._spawn(_soon(releasing))
+
+    def _released(self, releasing: asyncio.Task[None], messages: int) -> None:
+        self._releases.discard(releasing)
+        self._releasing -= messages
+        self._look()
 
     async def _release(self, held: Sequence[Held]) -> None:
         """What can't be given back comes again when its lease is over, or has another owner."""
         settles = [Settle(one.message.receipt, "release") for one in held]
-        results = await self._send(settles)
-        failed = [result for result in results if isinstance(result, GoQueueError)]
+        results = await self._line.settle(settles)
+        failed = [
+            (one, result)
+            for one, result in zip(held, results, strict=True)
+            if isinstance(result, GoQueueError)
+        ]
         if failed:
-            log.info("%d messages not given back: %s", len(failed), failed[0].message)
+            log.info("%d messages not given back: %s", len(failed), failed[0][1].message)
+        for one, result in failed:
+            if result.retriable and one.deadline_s == inf:
+                self._in_work.begin(one, None, _now_s(), is_handled=False)
 
 
 def _error_of(told: asyncio.Future[SettleResult]) -> GoQueueError | None:

@@ -97,6 +97,7 @@ class Intake:
         self._open: list[_Open] = []
         self._receives: set[asyncio.Task[None]] = set()
         self._ended = False
+        self._rests = False
         self._places: frozenset[TopicPartition] = frozenset()
         self._moved_s = 0.0
         self._failures = 0
@@ -106,6 +107,12 @@ class Intake:
 
     def wake(self) -> None:
         self._changed.set()
+
+    def rest(self, rests: bool) -> None:
+        """Open nothing while a stream is there in its place; what is open is answered."""
+        if rests != self._rests:
+            self._rests = rests
+            self.wake()
 
     async def run(self) -> None:
         """Raises what no repeat can mend."""
@@ -128,7 +135,9 @@ class Intake:
         if places != self._places:
             self._places = places
             self._moved_s = asyncio.get_running_loop().time()
-        if self._ended or not places or want is None or len(self._open) >= OPEN_MAX:
+        if self._ended or self._rests or not places or want is None:
+            return
+        if len(self._open) >= OPEN_MAX:
             return
         if any(places <= one.places and want.lowest <= one.lowest for one in self._open):
             return

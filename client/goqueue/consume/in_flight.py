@@ -49,6 +49,11 @@ class InWork:
         if self._works.pop(receipt, None) is not None:
             self._look()
 
+    def let_lapse(self, work: Work) -> None:
+        """Nobody works on it, and it could not be settled: its lease is to end by itself."""
+        work.by, work.is_handled, work.is_ending = None, False, False
+        self._look()
+
     def lose(self, places: Collection[TopicPartition]) -> None:
         """These partitions are somebody else's: what is worked on there is so in vain."""
         for receipt, work in list(self._works.items()):

@@ -1,6 +1,7 @@
 """A consumer's membership: joins, heartbeats that wait for news, partitions got and let go of.
 
-Heartbeats are long polls of their own; nothing that a handler does holds them up. A partition that
+Heartbeats are long polls of their own, or what a stream tells; nothing that a handler does holds
+them up. A partition that
 is to be let go of is told to be free as soon as nothing of it is worked on. A member that was given
 up as dead learns so by its next heartbeat: all it had is lost, and it joins anew.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.background import TaskSet
 from goqueue.consume.assignment import Holdings, State
+from goqueue.consume.line import Line
 from goqueue.models.failures import is_final
 from goqueue.models.groups import MemberAnswer, TopicPartition
 from goqueue.models.options import Assignor, GroupMode
@@ -96,10 +98,12 @@ class MemberSession:
         wanted: Subscription,
         listeners: Listeners,
         desk: Desk,
+        line: Line,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when what to receive from is another set."""
         self._client = client
+        self._line = line
         self._wanted = wanted
         self._listeners = listeners
         self._desk = desk
@@ -246,13 +250,12 @@ class MemberSession:
     ) -> MemberAnswer | None:
         answer_s = min(max(self._session_s / 6, ANSWER_S[0]), ANSWER_S[1])
         asking = asyncio.ensure_future(
-            self._client.heartbeat(
-                self._wanted.group,
+            self._line.heartbeat(
                 self.member,
                 revision=revision,
-                wait=wait_s,
+                wait_s=wait_s,
                 let_go=let_go,
-                timeout_s=answer_s,
+                answer_s=answer_s,
             )
         )
         urgent = asyncio.ensure_future(self._urgent.wait())

@@ -25,11 +25,14 @@ LOWEST = len(LANES) - 1
 
 @dataclass(slots=True)
 class Held:
-    """A message whose lease lasts until `deadline_s`; it came at `came_s`."""
+    """A message whose lease lasts until `deadline_s`, or, where that is infinite, as long as the
+    `stream` that it came over; it came at `came_s`. With the stream its lease `is_lost`."""
 
     message: Received
     came_s: float
     deadline_s: float
+    stream: object | None = None
+    is_lost: bool = False
     place: TopicPartition = field(init=False)
 
     def __post_init__(self) -> None:

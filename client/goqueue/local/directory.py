@@ -17,9 +17,9 @@ from goqueue.local import unix_socket
 from goqueue.local.engine import LOCKED, Engine, answer_of, find_engine
 from goqueue.local.unix_socket import SocketPath
 from goqueue.models.failures import Closed, DirectoryInUse, DirectoryUnusable
-from goqueue.transport.channel import Answer, Request, Streamed
+from goqueue.transport.channel import Answer, Request, Socket, Streamed
 from goqueue.transport.servers import HttpChannel
-from goqueue.wire.errors import ConnectionFailed, GoQueueError
+from goqueue.wire.errors import BadRequest, ConnectionFailed, GoQueueError
 
 OPEN_S = 5.0
 """How long `connect` waits for an owner that has the lock and does not answer yet."""
@@ -91,6 +91,12 @@ class DirectoryChannel:
         except ConnectionFailed:  # as in `ask`, for whoever asks again
             await self._leave(place)
             raise
+
+    def socket(
+        self, server: str, request: Request, answer_s: float, quiet_s: float
+    ) -> AbstractAsyncContextManager[Socket | Answer]:
+        """Raises BadRequest: a process asks its own engine faster."""
+        raise BadRequest("a directory has no streams")
 
     async def close(self) -> None:
         self._failure = self._failure or Closed("the client is closed")

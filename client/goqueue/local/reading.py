@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from goqueue.local.engine import ReadingEngine, answer_of, find_reader
 from goqueue.models.failures import Closed, DirectoryUnusable
-from goqueue.transport.channel import Answer, Request, Streamed
-from goqueue.wire.errors import ReadOnlyDirectory
+from goqueue.transport.channel import Answer, Request, Socket, Streamed
+from goqueue.wire.errors import BadRequest, ReadOnlyDirectory
 
 FRESH_S = 0.25
 """How long what was read goes on to be shown while others write."""
@@ -76,6 +76,12 @@ class ReadingChannel:
             f'{self.directory} is open for reading only (mode="r"), where nothing is followed:'
             " read it again instead"
         )
+
+    def socket(
+        self, server: str, request: Request, answer_s: float, quiet_s: float
+    ) -> AbstractAsyncContextManager[Socket | Answer]:
+        """Raises BadRequest: whoever reads takes nothing."""
+        raise BadRequest("a directory that is open for reading has no streams")
 
     async def close(self) -> None:
         self._closed = True

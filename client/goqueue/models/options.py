@@ -70,6 +70,7 @@ class ConsumerOptions(TypedDict, total=False):
     visibility: Duration | None
     work_max: Duration
     auto_ack: bool
+    stream: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class ConsumerSettings:
     visibility: Duration | None = None
     work_max: Duration = 3600.0
     auto_ack: bool = False
+    stream: bool = True
 
 
 class GroupSettings(TypedDict, total=False):

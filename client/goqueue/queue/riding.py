@@ -15,10 +15,10 @@ import msgspec
 from goqueue.models.queued import MessageBody
 from goqueue.models.settles import SettleResult
 from goqueue.queue.settle_results import decode_rows
-from goqueue.queue.settling import Body, Settling, is_unknown, may_succeed
+from goqueue.queue.settling import Body, Settling, settle_left
 from goqueue.transport.calls import Calls, decode
 from goqueue.transport.http import join
-from goqueue.wire.errors import GoQueueError, NotInFlight
+from goqueue.wire.errors import GoQueueError
 
 LEVEL = 2
 """The feature level from which on receives settle."""
@@ -95,20 +95,12 @@ class ReceiveRequests:
     async def _told(
         self, group: str, settles: Sequence[Body], results: object
     ) -> list[SettleResult]:
-        """What an answer told of them. Where it did not, or some may succeed yet, these are settled
-        again, which is safe: but one that is no longer in flight then may have been settled by the
-        first request."""
         known: list[SettleResult | None] = [None] * len(settles)
         if isinstance(results, list) and len(results) == len(settles):
             known[:] = decode_rows(results)
-        left = [row for row, found in enumerate(known) if found is None or may_succeed(found)]
-        again = await self._settling.settle(group, [settles[row] for row in left]) if left else []
-        for row, found in zip(left, again, strict=True):
-            before = known[row]
-            if isinstance(found, NotInFlight) and (before is None or is_unknown(before)):
-                found.outcome = "unknown"
-            known[row] = found
-        return [found for found in known if found is not None]
+        return await settle_left(
+            known, lambda left: self._settling.settle(group, [settles[row] for row in left])
+        )
 
     async def _can_settle(self) -> bool:
         now_s = asyncio.get_running_loop().time()

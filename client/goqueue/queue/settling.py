@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from goqueue.models.queued import Leased
 from goqueue.models.settles import SETTLES_MAX, Settle, Settled, SettleResult
@@ -114,6 +114,23 @@ def _fitting(bodies: Iterable[Body]) -> int:
             break
         count += 1
     return count
+
+
+async def settle_left(
+    known: Sequence[SettleResult | None],
+    again: Callable[[list[int]], Awaitable[list[SettleResult]]],
+) -> list[SettleResult]:
+    """All results, where those are `known` that an answer told: the rows that it did not tell, and
+    those that may succeed yet, are settled `again`, which is safe. But one that is no longer in
+    flight then may have been settled by the first request."""
+    results = list(known)
+    left = [row for row, found in enumerate(known) if found is None or may_succeed(found)]
+    for row, found in zip(left, await again(left) if left else [], strict=True):
+        before = known[row]
+        if isinstance(found, NotInFlight) and (before is None or is_unknown(before)):
+            found.outcome = "unknown"
+        results[row] = found
+    return [found for found in results if found is not None]
 
 
 def may_succeed(result: SettleResult) -> bool:

@@ -6,7 +6,7 @@ import random
 from contextlib import AbstractAsyncContextManager
 
 from goqueue.local.engine import Ask, answer_of
-from goqueue.transport.channel import Answer, Request, Streamed
+from goqueue.transport.channel import Answer, Request, Socket, Streamed
 from goqueue.wire.errors import BadRequest
 
 
@@ -37,6 +37,12 @@ class MemoryChannel:
         """Answers without an end go over sockets, which wait for what is not virtual: raises
         BadRequest."""
         raise BadRequest("what is followed comes over the broker's port: Client(broker.url)")
+
+    def socket(
+        self, server: str, request: Request, answer_s: float, quiet_s: float
+    ) -> AbstractAsyncContextManager[Socket | Answer]:
+        """As of `stream`."""
+        raise BadRequest("what is pushed comes over the broker's port: Client(broker.url)")
 
     async def close(self) -> None:
         return None

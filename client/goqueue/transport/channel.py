@@ -48,6 +48,28 @@ class Streamed(Protocol):
         ...
 
 
+class Socket(Protocol):
+    """A WebSocket: texts, both ways, each whole."""
+
+    async def send(self, text: bytes) -> None:
+        """Raises what `Channel.ask` does where it is broken off."""
+        ...
+
+    async def receive(self) -> str | None:
+        """The next text; None once it was closed, by whichever side: `close_code` says how then.
+        Raises what `Channel.ask` does where it is broken off without a close."""
+        ...
+
+    @property
+    def close_code(self) -> int | None:
+        """What it was closed with, by the other side or in answer to it."""
+        ...
+
+    async def close(self) -> None:
+        """Close it in order, and wait for a while until the other side has. Idempotent."""
+        ...
+
+
 class Channel(Protocol):
     """Carries requests, each once. Everything is opened when it is first used; a channel is used on
     one event loop, and may be made anywhere."""
@@ -74,6 +96,14 @@ class Channel(Protocol):
     ) -> AbstractAsyncContextManager[Streamed]:
         """As `ask`, for an answer without an end; it is broken off where nothing comes for
         `quiet_s`."""
+        ...
+
+    def socket(
+        self, server: str, request: Request, answer_s: float, quiet_s: float
+    ) -> AbstractAsyncContextManager[Socket | Answer]:
+        """The WebSocket that a request without a body opens within `answer_s`; or the answer, but
+        for its body, of who opens none. It is broken off where nothing, not even an answer to a
+        ping, came for `quiet_s`. Raises as `ask`, and BadRequest where the channel has none."""
         ...
 
     async def close(self) -> None:

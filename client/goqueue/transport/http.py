@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from goqueue.transport.channel import Answer, Channel, Request
+from goqueue.transport.channel import Answer, Channel, Request, Socket
 from goqueue.transport.leaders import Leaders, Place
 from goqueue.transport.servers import HttpChannel
 from goqueue.transport.spans import SPANS
@@ -185,6 +185,26 @@ class Transport:
                     self._refuse(at, Answer(answer.status, answer.headers, body))
                 self.has_answered = True
                 yield answer.pieces()
+        except GoQueueError as error:
+            if error.http_status >= 500:
+                self._leave(at)
+            raise
+
+    @asynccontextmanager
+    async def socket(
+        self, path: str, *, answer_s: float, quiet_s: float
+    ) -> AsyncGenerator[Socket, None]:
+        """A WebSocket to the server that is next; one attempt, answered within `answer_s`. A server
+        that fails, now or while it is open, is left: the next attempt is another's. Raises as
+        `request`, also the answer of a server that opens none."""
+        at, request = self._at, Request("GET", path, headers=SPANS.request_headers())
+        server = self.servers[at]
+        try:
+            async with self._channel.socket(server, request, answer_s, quiet_s) as opened:
+                if isinstance(opened, Answer):
+                    raise error_of(opened)
+                self.has_answered = True
+                yield opened
         except GoQueueError as error:
             if error.http_status >= 500:
                 self._leave(at)

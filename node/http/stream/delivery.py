@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration
 from node.api.queue import QueuedMessage, SettleRequest
@@ -84,6 +85,12 @@ class Delivery:
         if self._source.extent() != self._extent:
             self.restart()
 
+    def take_lanes(self, lowest: int) -> None:
+        """Leave what is below this lane for others, from now on."""
+        if lowest != self._manner.lowest_lane:
+            self._manner = replace(self._manner, lowest_lane=lowest)
+            self.restart()
+
     def credit_changed(self) -> None:
         """There are new totals."""
         if self._receiving is not None and self._outstanding.messages_left < self._asked:
@@ -129,8 +136,9 @@ class Delivery:
         if self._call.shared.stopping.is_set():
             return None
         self._asked = limit
+        scope = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as scope:
+            async with scope:
                 self._receiving = scope
                 found = await self._stream.receive(
                     asked.topics,
@@ -188,7 +196,8 @@ class Delivery:
         until_s = None if visibility_ms is None else self._now_s() + visibility_ms / 1000
         counts: dict[str, int] = {}
         for message in found:
-            self._outstanding.give(message.receipt, bytes_of(message), until_s)
+            place = (message.topic, message.partition)
+            self._outstanding.give(message.receipt, bytes_of(message), until_s, place)
             counts[message.topic] = counts.get(message.topic, 0) + 1
         for topic, count in counts.items():
             self._call.shared.metrics.stream_sent(topic, count)

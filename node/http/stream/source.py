@@ -110,10 +110,12 @@ def manner_of(wanted: Subscribe) -> Manner:
     visibility = visibility_ms(wanted.visibility_timeout_ms, name)
     if visibility == 0:
         raise BadRequest(f"{name}: 0 is no time to work in; leave it out for leases that last")
-    lowest = LANES_COUNT - 1
-    if wanted.lowest_priority is not None:
-        lowest = fields.lane_of(wanted.lowest_priority) or 0
-    return Manner(visibility, lowest)
+    return Manner(visibility, lowest_lane_of(wanted.lowest_priority))
+
+
+def lowest_lane_of(priority: str | int | None) -> int:
+    """The lowest one that there is, where none is told. Raises BadRequest."""
+    return LANES_COUNT - 1 if priority is None else fields.lane_of(priority) or 0
 
 
 def check_member(wanted: Subscribe) -> None:

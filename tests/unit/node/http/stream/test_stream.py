@@ -408,3 +408,28 @@ async def test_a_slow_client_holds_its_credit_and_one_answer_and_stops_only_itse
 
 def batch(value: bytes) -> object:
     return encode_columns([value], None)
+
+
+async def test_nothing_comes_with_no_credit_and_a_higher_lane_goes_ahead_when_told(front, put):
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], credit={"messages": 0})
+        await put(b"normal", b"low", b"high", partition=0, lanes=[2, 3, 1])
+
+        await talker.say("credit", messages=9, bytes=99, lowest_priority="high")
+        assert [one["value"] for one in await talker.take(1)] == ["high"]
+
+        await talker.say("credit", messages=9, bytes=99, lowest_priority=4)
+        assert [one["value"] for one in await talker.take(2)] == ["normal", "low"]
+
+
+async def test_a_group_that_its_own_settles_halt_is_told_at_once(front, put, broker):
+    await broker.groups.put_group("workers", {"halt_percent": 1, "halt_window": 1})
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], partitions=[0])
+        await put(b"a", b"b", b"c", partition=0)
+
+        told = await talker.settled("reject", *await talker.take(3))
+        halted = await talker.hear("error")
+
+        assert told["results"][-1]["state"] == "halted"
+        assert halted["code"] == "group_halted"

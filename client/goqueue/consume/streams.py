@@ -23,7 +23,7 @@ from goqueue.models.groups import TopicPartition
 from goqueue.models.queued import MessageBody, Received, Settles, received_message
 from goqueue.stream import frames
 from goqueue.stream.connection import Ended, Stream
-from goqueue.stream.frames import MESSAGES_MAX, Grant, Subscribe
+from goqueue.stream.frames import BYTES_MAX, MESSAGES_MAX, Grant, Subscribe
 from goqueue.transport.http import join
 from goqueue.transport.spans import SPANS
 from goqueue.wire.errors import (
@@ -154,6 +154,7 @@ class Streams:
             return None
         return Grant(
             min(self._credit.messages, MESSAGES_MAX),
+            BYTES_MAX,
             lowest_priority=self._credit.lowest if self._credit.lowest != before else None,
             assignment=places,
         )
@@ -225,7 +226,7 @@ class Streams:
         subscribe = Subscribe(
             who.member,
             self._told,
-            frames.Credit(min(self._credit.messages, MESSAGES_MAX)),
+            frames.Credit(min(self._credit.messages, MESSAGES_MAX), BYTES_MAX),
             who.generation or None,
             None if self._credit.lowest == LOWEST else self._credit.lowest,
             self._visibility_ms,

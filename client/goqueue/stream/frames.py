@@ -21,7 +21,7 @@ class Credit(msgspec.Struct, frozen=True):
     """The most that is delivered and not settled."""
 
     messages: int
-    bytes: int = BYTES_MAX
+    bytes: int
 
 
 class Subscribe(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="subscribe"):
@@ -41,7 +41,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", t
     does not say so."""
 
     messages: int
-    bytes: int = BYTES_MAX
+    bytes: int
     lowest_priority: int | None = None
     assignment: Sequence[TopicPartition] | None = None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
+from node.api.members import Place
 from node.http.stream.frames import CreditTotals
 
 
@@ -11,6 +13,7 @@ from node.http.stream.frames import CreditTotals
 class _Given:
     size_bytes: int
     until_s: float | None
+    place: Place | None
 
 
 class Outstanding:
@@ -41,10 +44,13 @@ class Outstanding:
     def bytes_left(self) -> int:
         return max(0, self.totals.bytes - self._used_bytes)
 
-    def give(self, receipt: str, size_bytes: int, until_s: float | None) -> None:
-        """It is delivered; its lease has no end of its own where `until_s` is None."""
+    def give(
+        self, receipt: str, size_bytes: int, until_s: float | None, place: Place | None = None
+    ) -> None:
+        """It is delivered, from this partition; its lease has no end of its own where `until_s` is
+        None."""
         self.free(receipt)
-        self._given[receipt] = _Given(size_bytes, until_s)
+        self._given[receipt] = _Given(size_bytes, until_s, place)
         self._used_bytes += size_bytes
 
     def extend(self, receipt: str, until_s: float) -> None:
@@ -57,6 +63,12 @@ class Outstanding:
         given = self._given.pop(receipt, None)
         if given is not None:
             self._used_bytes -= given.size_bytes
+
+    def keep(self, places: Set[Place]) -> None:
+        """Free what is of other partitions: those have been taken away, and their leases ended."""
+        for receipt, given in list(self._given.items()):
+            if given.place not in places:
+                self.free(receipt)
 
     def expire(self, now_s: float) -> float | None:
         """Free what has run out; when the next lease does, None where none will."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration
 from node.api.queue import QueuedMessage, SettleRequest
@@ -14,7 +15,9 @@ from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.messages.request_spans import traced_request
 from node.http.queue.receive import room_for
 from node.http.queue.views import held_bytes, queued_views
+from node.http.request.answers import PAGE_BYTES_MIN
 from node.http.request.call import Call
+from node.http.stream.batches import batch_frame
 from node.http.stream.credit import Outstanding
 from node.http.stream.frames import Messages, error_frame
 from node.http.stream.source import Manner, Source
@@ -23,9 +26,12 @@ from node.http.text.pieces import LongText, Pieces, encode, weigh
 
 RECEIVE_MESSAGES_MAX = 1_000
 RECEIVE_BYTES_MAX = 1 << 20
-"""Of one receive: beside its credit, so much is held for a client that takes nothing."""
-PATTERNS_S = 5.0
-"""How soon topics that match a pattern are noticed: no receive waits longer where there is one."""
+"""Of one receive: beside its credit, so much is held for a client that takes nothing. Room for it
+is held while leaders are asked, also where they have nothing: so a stream begins with the least,
+and asks for more while it gets much."""
+WAIT_S = 300.0
+"""How long a receive waits, so that a stream that waits costs next to nothing: whether topics or
+partitions have come, `look` finds out meanwhile."""
 RETRY_S = (0.25, 5.0)
 """Between receives that fail: the first pause, which doubles, and the longest."""
 STALE_PAUSE_S = 0.05
@@ -58,6 +64,8 @@ class Delivery:
         self._changed = asyncio.Event()
         self._receiving: asyncio.Timeout | None = None
         self._asked = 0
+        self._extent: object = None
+        self._page_bytes = PAGE_BYTES_MIN
         self._troubles = 0
         self._told_code = ""
         self._now_s = asyncio.get_running_loop().time
@@ -72,6 +80,17 @@ class Delivery:
         self._changed.set()
         if self._receiving is not None and not self._receiving.expired():
             self._receiving.reschedule(self._now_s())
+
+    def look(self) -> None:
+        """From time to time: topics or partitions that came are received from."""
+        if self._source.extent() != self._extent:
+            self.restart()
+
+    def take_lanes(self, lowest: int) -> None:
+        """Leave what is below this lane for others, from now on."""
+        if lowest != self._manner.lowest_lane:
+            self._manner = replace(self._manner, lowest_lane=lowest)
+            self.restart()
 
     def credit_changed(self) -> None:
         """There are new totals."""
@@ -112,21 +131,22 @@ class Delivery:
     async def _received(self, limit: int) -> list[QueuedMessage] | None:
         """None where there is nothing to ask. Empty where something changed meanwhile."""
         asked = self._source.places()
+        self._extent = self._source.extent()
         if asked.is_empty:
             return None
-        wait_s = min(self._call.limits.long_poll_s_max, PATTERNS_S if asked.may_grow else 3600.0)
         if self._call.shared.stopping.is_set():
             return None
         self._asked = limit
+        scope = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as scope:
+            async with scope:
                 self._receiving = scope
                 found = await self._stream.receive(
                     asked.topics,
                     claim=asked.claim,
                     limit=limit,
-                    bytes_max=min(self._outstanding.bytes_left, RECEIVE_BYTES_MAX),
-                    wait_s=wait_s,
+                    bytes_max=min(self._outstanding.bytes_left, self._page_bytes),
+                    wait_s=WAIT_S,
                     visibility_ms=self._manner.visibility_ms,
                     partitions=asked.partitions,
                     places=asked.places,
@@ -139,6 +159,10 @@ class Delivery:
         finally:
             self._receiving = None
         self._troubles, self._told_code = 0, ""
+        is_much = 2 * sum(len(message.value) for message in found) >= self._page_bytes
+        self._page_bytes = (
+            min(2 * self._page_bytes, RECEIVE_BYTES_MAX) if is_much else PAGE_BYTES_MIN
+        )
         return found
 
     async def _give(self, found: Sequence[QueuedMessage]) -> None:
@@ -159,7 +183,7 @@ class Delivery:
                 kept = len(found)
                 self._remember(found)
                 async for frame in self._frames(found):
-                    await self._wire.tell(frame)
+                    await self._wire.tell(frame, is_binary=self._manner.in_batches)
                 await self._wire.taken()
         finally:
             if kept < len(found):
@@ -173,7 +197,8 @@ class Delivery:
         until_s = None if visibility_ms is None else self._now_s() + visibility_ms / 1000
         counts: dict[str, int] = {}
         for message in found:
-            self._outstanding.give(message.receipt, bytes_of(message), until_s)
+            place = (message.topic, message.partition)
+            self._outstanding.give(message.receipt, bytes_of(message), until_s, place)
             counts[message.topic] = counts.get(message.topic, 0) + 1
         for topic, count in counts.items():
             self._call.shared.metrics.stream_sent(topic, count)
@@ -186,7 +211,10 @@ class Delivery:
             while at < len(found) and (at == first or size < SLICE_BYTES):
                 size += bytes_of(found[at]) + GIVEN_BYTES
                 at += 1
-            yield await self._encoded(Messages(queued_views(found[first:at])))
+            if self._manner.in_batches:
+                yield batch_frame(found[first:at])
+            else:
+                yield await self._encoded(Messages(queued_views(found[first:at])))
             if at < len(found):
                 await pause()
 
@@ -212,9 +240,6 @@ class Delivery:
 
     async def _idle(self, until_s: float | None) -> None:
         """Until something changes, or a lease has run out."""
-        if self._source.places().may_grow:
-            again_s = self._now_s() + PATTERNS_S
-            until_s = again_s if until_s is None else min(until_s, again_s)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 await self._changed.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,33 +27,40 @@ ID_MAX = 2**53 - 1
 
 
 class CreditTotals(Body):
-    """The most that is delivered and not settled."""
+    """The most that is delivered and not settled; with 0 messages nothing comes."""
 
-    messages: Annotated[int, Meta(ge=1, le=CREDIT_MESSAGES_MAX)] = 100
+    messages: Annotated[int, Meta(ge=0, le=CREDIT_MESSAGES_MAX)] = 100
     bytes: Annotated[int, Meta(ge=1, le=CREDIT_BYTES_MAX)] = 4 << 20
 
 
 _Names = Annotated[list[str], Meta(max_length=SUBSCRIPTIONS_MAX)]
+_Places = Annotated[list[Place], Meta(max_length=PLACES_MAX)]
 
 
 class Subscribe(Body, tag_field="type", tag="subscribe"):
-    """The first frame, once: topics by name or pattern, or a member, whose assignment it is."""
+    """The first frame, once: topics by name or pattern, or a member, whose assignment it is, or
+    those of it that `assignment` names."""
 
     topics: _Names | None = None
     patterns: _Names | None = None
     partitions: Annotated[list[Partition], Meta(max_length=PLACES_MAX)] | None = None
     member_id: Member | None = None
     generation: Generation | None = None
+    assignment: _Places | None = None
     credit: CreditTotals = msgspec.field(default_factory=CreditTotals)
     visibility_timeout_ms: Duration | None = None
     lowest_priority: str | int | None = None
+    format: Literal["json", "batches"] = "json"
 
 
 class Credit(Body, tag_field="type", tag="credit"):
-    """New totals."""
+    """New totals; and of which lanes, and of which of a member's partitions from now on, where that
+    is told."""
 
-    messages: Annotated[int, Meta(ge=1, le=CREDIT_MESSAGES_MAX)]
+    messages: Annotated[int, Meta(ge=0, le=CREDIT_MESSAGES_MAX)]
     bytes: Annotated[int, Meta(ge=1, le=CREDIT_BYTES_MAX)]
+    lowest_priority: str | int | None = None
+    assignment: _Places | None = None
 
 
 class Settle(Body, tag_field="type", tag="settle"):
@@ -66,7 +73,7 @@ class Settle(Body, tag_field="type", tag="settle"):
 class Heartbeat(Body, tag_field="type", tag="heartbeat"):
     """Of a member: what it works on no longer."""
 
-    let_go: Annotated[list[Place], Meta(max_length=PLACES_MAX)] | None = None
+    let_go: _Places | None = None
 
 
 Said = Subscribe | Credit | Settle | Heartbeat

@@ -9,6 +9,7 @@ from goqueue.wire.errors import GoQueueError
 from node.api.claims import Claim
 from node.api.members import Assignment, Place
 from node.http.groups.assignments import PLACE_WORK_BYTES, named_places
+from node.http.groups.assignments import Place as NamedPlace
 from node.http.groups.consumer_identity import check_not_newer
 from node.http.groups.members import HeartbeatBody, heartbeat_answer
 from node.http.request.body import off_loop
@@ -43,6 +44,8 @@ class StreamMember:
         self._changed = changed
         self._failed = failed
         self._told: Assignment | None = None
+        self._named: frozenset[Place] | None = None
+        """All that the client wants anything of; None for whatever is assigned."""
         self._places = Places()
         self._let_go: list[Place] = []
         self._is_asked = False
@@ -51,6 +54,27 @@ class StreamMember:
 
     def places(self) -> Places:
         return self._places
+
+    def extent(self) -> object:
+        return None  # its assignment is told
+
+    def held(self) -> frozenset[Place] | None:
+        """The partitions of which the member may have messages, what it is to let go of among them;
+        None where members own none."""
+        told = self._told
+        if told is None or told.mode == SHARED:
+            return None
+        return frozenset((*told.assigned, *told.revoking))
+
+    async def want(self, given: Sequence[NamedPlace] | None) -> None:
+        """Of what it is assigned the client wants only these, from now on. Raises BadName."""
+        if given is None:
+            return
+        named = await off_loop(PLACE_WORK_BYTES * len(given), named_places, given)
+        self._named = frozenset(named)
+        if self._told is not None:
+            self._places = self._places_of(self._told)
+            self._changed()
 
     async def begin(self, generation: int | None) -> None:
         """The first sign of life. Raises `UnknownGroup`, `UnknownMember`, StaleGeneration for a
@@ -88,9 +112,9 @@ class StreamMember:
         let_go, is_asked = self._let_go, self._is_asked
         self._let_go, self._is_asked = [], False
         is_urgent = is_asked or bool(let_go)
-        told: Assignment | None = None
+        scope = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as scope:
+            async with scope:
                 if not is_urgent:
                     self._waiting = scope
                 told = await self._call.broker.members.heartbeat(
@@ -130,9 +154,6 @@ class StreamMember:
 
     def _places_of(self, told: Assignment) -> Places:
         claim = Claim(self._member, 0 if told.mode == SHARED else told.generation)
-        return Places(claim, places=_without(told.assigned, told.revoking))
-
-
-def _without(assigned: Sequence[Place], revoking: Sequence[Place]) -> Sequence[Place]:
-    gone = set(revoking)
-    return [place for place in assigned if place not in gone]
+        gone, named = set(told.revoking), self._named
+        mine = [place for place in told.assigned if place not in gone]
+        return Places(claim, places=mine if named is None else [p for p in mine if p in named])

@@ -23,6 +23,7 @@ from goqueue.wire.errors import (
     OverBudget,
     ReceiptExpired,
     ServerError,
+    StaleGeneration,
 )
 from node.api.queue import SettleRequest, SettleView
 from node.api.streams import Stream
@@ -49,7 +50,7 @@ from node.http.stream.frames import (
 )
 from node.http.stream.member import StreamMember
 from node.http.stream.settling import Asked, Outcome, Settling
-from node.http.stream.source import Source, Topics, check_member, manner_of
+from node.http.stream.source import Source, Topics, check_member, lowest_lane_of, manner_of
 from node.http.stream.wire import Wire
 from node.http.text.errors import RequestTimeout
 from node.http.text.pieces import encode
@@ -179,6 +180,17 @@ class Session:
             return True
         return False
 
+    async def judge(self) -> None:
+        """From time to time: whether the client's key still holds, and what there is to receive
+        from."""
+        try:
+            await self.call.admit_again()
+        except GoQueueError as error:
+            self.fail(error)
+            return
+        if self._delivery is not None:
+            self._delivery.look()
+
     async def ping(self) -> None:
         """Never waits. Raises ConnectionError."""
         assert self._socket is not None
@@ -188,8 +200,9 @@ class Session:
 
     async def _read(self, socket: web.WebSocketResponse[bool], wire: Wire) -> End:
         deadline_s = self.call.limits.header_deadline_s
+        until_subscribed = asyncio.timeout(deadline_s)
         try:
-            async with asyncio.timeout(deadline_s) as until_subscribed:
+            async with until_subscribed:
                 while True:
                     await self._settling.room()
                     message = await socket.receive()
@@ -242,13 +255,22 @@ class Session:
         elif isinstance(frame, Settle):
             await self._settle(frame, size_bytes)
         elif isinstance(frame, Credit):
-            self._outstanding.totals = CreditTotals(frame.messages, frame.bytes)
-            self._delivery.credit_changed()
+            await self._credit(frame, self._delivery)
         elif self._member is None:
             raise BadRequest("heartbeat is of members: subscribe with a member_id")
         else:
             assert isinstance(frame, Heartbeat)
             await self._member.heard(frame)
+
+    async def _credit(self, frame: Credit, delivery: Delivery) -> None:
+        self._outstanding.totals = CreditTotals(frame.messages, frame.bytes)
+        if frame.assignment is not None:
+            if self._member is None:
+                raise BadRequest("assignment is of members: subscribe with a member_id")
+            await self._member.want(frame.assignment)
+        if frame.lowest_priority is not None:
+            delivery.take_lanes(lowest_lane_of(frame.lowest_priority))
+        delivery.credit_changed()
 
     async def _subscribe(self, wanted: Subscribe, wire: Wire) -> None:
         if self._delivery is not None:
@@ -260,11 +282,13 @@ class Session:
             source = self._member = StreamMember(
                 call, self._group, wanted.member_id, wire, self._restart, self.fail
             )
+            await self._member.want(wanted.assignment)
             await self._member.begin(wanted.generation)
         else:
-            if wanted.generation:
-                raise BadRequest("generation needs a member: give member_id, too")
-            source = Topics(wanted, call.broker.topics.list_topics)
+            if wanted.generation or wanted.assignment is not None:
+                named = "generation" if wanted.generation else "assignment"
+                raise BadRequest(f"{named} needs a member: give member_id, too")
+            source = Topics(wanted, call.broker.topics)
         self._outstanding.totals = wanted.credit
         self._delivery = Delivery(
             call, self._stream, wire, source, manner, self._outstanding, self.fail
@@ -295,6 +319,9 @@ class Session:
             self.over(BROKEN._replace(error=ServerError()))
 
     def _restart(self) -> None:
+        held = None if self._member is None else self._member.held()
+        if held is not None:
+            self._outstanding.keep(held)
         if self._delivery is not None:
             self._delivery.restart()
 
@@ -335,8 +362,11 @@ class Session:
         if isinstance(outcome, SettleView) and outcome.outcome == "extended":
             until_s = asyncio.get_running_loop().time() + request.visibility_ms / 1000
             self._outstanding.extend(request.receipt, until_s)
-        elif isinstance(outcome, SettleView | NotFound | ReceiptExpired):
+        elif isinstance(outcome, SettleView | NotFound | ReceiptExpired | StaleGeneration):
             self._outstanding.free(request.receipt)
+            is_halted = isinstance(outcome, SettleView) and outcome.outcome == "halted"
+            if is_halted and self._delivery is not None:
+                self._delivery.restart()  # a receive that waits is not told
 
     # -- private: the end
 
@@ -365,7 +395,7 @@ def _closed(kind: WSMsgType, code: int | None) -> End:
         return LOST
     if code in (NORMAL, GOING_AWAY, NO_CODE):
         return End("closed", code or NORMAL, returned=True)
-    return LOST._replace(how="closed", code=code or NORMAL)
+    return LOST._replace(how="closed", code=NORMAL)
 
 
 def _refused(frame: Settle, error: GoQueueError) -> Asked:

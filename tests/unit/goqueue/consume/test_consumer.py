@@ -30,21 +30,23 @@ from goqueue.errors import (
 )
 from goqueue.models.groups import TopicPartition
 from node.broker.node import NodeBroker
-from node.http.server.app import HttpFront
+from node.http.server.app import HttpFront, Observers
 from tests.one_node import one_node
+from tests.unit.goqueue.consume.conftest import Ways
 
 QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[NodeBroker]:
+async def broker(ways: Ways) -> AsyncIterator[NodeBroker]:
     async with one_node(**{"broker.autoCreateTopics": True}) as node:
+        await ways.begin(node.broker)
         yield node.broker
 
 
 @asynccontextmanager
-async def served(broker: NodeBroker) -> AsyncIterator[str]:
-    front = HttpFront(broker, port=0)
+async def served(broker: NodeBroker, ways: Ways) -> AsyncIterator[str]:
+    front = HttpFront(broker, port=0, observers=Observers(metrics=ways))
     await front.start()
     try:
         yield f"http://127.0.0.1:{front.port}"
@@ -53,8 +55,8 @@ async def served(broker: NodeBroker) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def url(broker: NodeBroker) -> AsyncIterator[str]:
-    async with served(broker) as url:
+async def url(broker: NodeBroker, ways: Ways) -> AsyncIterator[str]:
+    async with served(broker, ways) as url:
         yield url
 
 
@@ -328,8 +330,9 @@ async def test_a_start_that_is_cancelled_or_closed_leaves_no_member(
 
 
 async def test_a_part_that_fails_as_it_is_cancelled_keeps_no_consumer_running(
-    client: AsyncClient,
+    client: AsyncClient, ways: Ways
 ) -> None:
+    ways.may.add("lost")
     consumer = AsyncConsumer(client, "billing", "orders")
 
     async def fails() -> None:
@@ -625,8 +628,9 @@ async def test_a_static_member_that_is_back_in_time_has_what_it_had(client: Asyn
 
 
 async def test_one_whose_instance_id_another_took_ends_and_does_not_fight(
-    client: AsyncClient,
+    client: AsyncClient, ways: Ways
 ) -> None:
+    ways.may.add("refused")
     lost = []
     one = AsyncConsumer(client, "billing", "orders", instance_id="a", rebalance_on_lost=lost.append)
     async with one:
@@ -640,8 +644,9 @@ async def test_one_whose_instance_id_another_took_ends_and_does_not_fight(
 
 
 async def test_one_that_was_given_up_says_so_and_joins_again_by_itself(
-    client: AsyncClient,
+    client: AsyncClient, ways: Ways
 ) -> None:
+    ways.may.add("refused")
     lost, assigned = [], []
     async with AsyncConsumer(
         client, "billing", "orders",
@@ -660,14 +665,14 @@ async def test_one_that_was_given_up_says_so_and_joins_again_by_itself(
         assert (lost, assigned) == ([places(0, 1, 2, 3)], [places(0, 1, 2, 3)] * 2)
 
 
-async def test_any_of_its_servers_may_go_and_come(broker: NodeBroker) -> None:
+async def test_any_of_its_servers_may_go_and_come(broker: NodeBroker, ways: Ways) -> None:
     seen = Counter[str]()
 
     async def handle(message: Received) -> None:
         seen[message.text] += 1
 
-    async with served(broker) as last:
-        async with served(broker) as first:
+    async with served(broker, ways) as last:
+        async with served(broker, ways) as first:
             async with AsyncClient(last) as client:
                 await client.create_topic("orders", partitions=4)
             consumer = AsyncConsumer(

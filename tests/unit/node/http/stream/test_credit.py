@@ -60,3 +60,13 @@ def test_a_receipt_that_is_given_again_is_counted_once():
     one.give("a", 40, None)
 
     assert (one.messages_left, one.bytes_left) == (9, 60)
+
+
+def test_what_is_of_partitions_that_were_taken_away_counts_no_more():
+    one = Outstanding(CreditTotals(3, 100))
+    one.give("a", 10, None, ("orders", 0))
+    one.give("b", 20, None, ("orders", 1))
+
+    one.keep({("orders", 1)})
+
+    assert (one.messages_left, one.bytes_left) == (2, 80)

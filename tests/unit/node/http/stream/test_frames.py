@@ -43,7 +43,7 @@ REFUSED = (
     (b'{"type":"settle","settles":[{}]}', "bad_request", "id is required"),
     (b'{"type":"settle","id":-1,"settles":[{}]}', "bad_request", "id"),
     (b'{"type":"settle","id":1,"settles":[{"recept":"r"}]}', "unknown_field", "settles[0]"),
-    (b'{"type":"credit","messages":0,"bytes":1}', "bad_request", "messages"),
+    (b'{"type":"credit","messages":-1,"bytes":1}', "bad_request", "messages"),
     (b'{"type":"credit","messages":10001,"bytes":1}', "bad_request", "messages"),
     (b'{"type":"credit","messages":1}', "bad_request", "bytes is required"),
     (b'{"type":"subscribe","credit":{"message":1}}', "unknown_field", "credit: unknown"),

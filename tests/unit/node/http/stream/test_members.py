@@ -156,3 +156,19 @@ async def test_members_that_share_partitions_stream_from_all_of_them(front, put,
         await holds(lambda: any(task.done() for task in got))
         for task in got:
             task.cancel()
+
+
+async def test_a_member_says_from_which_of_its_partitions_messages_come(front, put, join):
+    member = await join("one")
+    wanted = [{"topic": "orders", "partition": 1}]
+    async with member_of(front, member, assignment=wanted) as talker:
+        assert places(await talker.hear("assignment")) == {0, 1, 2}
+        await put(b"a", partition=0)
+        await put(b"b", partition=1)
+        assert [one["value"] for one in await talker.take(1)] == ["b"]
+
+        await talker.say("credit", messages=9, bytes=99, assignment=[])
+        await put(b"c", partition=1)
+        await talker.say("credit", messages=9, bytes=99, assignment=[{**wanted[0], "partition": 0}])
+
+        assert [one["value"] for one in await talker.take(1)] == ["a"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
 
-from goqueue.wire.batch import encode_columns
+from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.errors import TooManyInFlight
 from node.http.budget.memory import Kind
-from node.http.stream import delivery
 from tests.one_node import eventually
 from tests.unit.node.http.stream.talk import talking
 
@@ -18,6 +18,13 @@ from tests.unit.node.http.stream.talk import talking
 @pytest.fixture(autouse=True)
 async def level(broker):
     await broker.upgrade.finish_level()
+
+
+async def pass_s(clock, seconds: int) -> None:
+    """With time for pings to be answered."""
+    for _ in range(2 * seconds):
+        await clock.pass_ms(500)
+        await asyncio.sleep(0.001)
 
 
 async def turns(count: int = 20) -> None:
@@ -333,9 +340,10 @@ async def test_topics_that_match_a_pattern_are_received_from_also_those_that_com
         await broker.topics.create_topic("late.one", {"partitions": 1})
         await broker.records.append("late.one", 0, batch(b"z"), deadline_s=1)
 
-        await clock.pass_ms(delivery.PATTERNS_S * 1000 + 1000)
+        taking = asyncio.ensure_future(talker.take(1))
+        await pass_s(clock, 12)
 
-        assert (await talker.take(1))[0]["topic"] == "late.one"
+        assert (await taking)[0]["topic"] == "late.one"
 
 
 async def test_a_pattern_that_nothing_matches_yet_waits(front, broker, clock):
@@ -344,9 +352,21 @@ async def test_a_pattern_that_nothing_matches_yet_waits(front, broker, clock):
         await broker.topics.create_topic("late.one", {"partitions": 1})
         await broker.records.append("late.one", 0, batch(b"z"), deadline_s=1)
 
-        await clock.pass_ms(delivery.PATTERNS_S * 1000 + 1000)
+        taking = asyncio.ensure_future(talker.take(1))
+        await pass_s(clock, 12)
 
-        assert (await talker.take(1))[0]["value"] == "z"
+        assert (await taking)[0]["value"] == "z"
+
+
+async def test_partitions_that_come_are_received_from(front, put, broker, clock):
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"])
+        await broker.placement.add_partitions("orders", 4, [])
+        await put(b"first of it", partition=3)
+        taking = asyncio.ensure_future(talker.take(1))
+        await pass_s(clock, 12)
+
+        assert (await taking)[0]["partition"] == 3
 
 
 async def test_lanes_below_the_lowest_are_left_for_others(front, put, take):
@@ -371,6 +391,33 @@ async def test_long_messages_and_bytes_are_told_whole(front, put):
         assert third["value"] == "short"
 
 
+async def test_messages_come_as_record_batches_where_a_client_wants_them(front, put):
+    await put(
+        b"\x00\xff",
+        b"plain",
+        keys=[b"k", None],
+        headers=[(("h", b"\xff"),), ()],
+        lanes=[1, 2],
+        message_ids=["id", None],
+    )
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], format="batches")
+        frame = (await talker.socket.receive(20)).data
+        size = int.from_bytes(frame[:4], "little")
+        head, batch = json.loads(frame[4 : 4 + size]), RecordBatch.parse(frame[4 + size :])
+
+        assert head["type"] == "messages" and len(head["rows"]) == batch.count
+        rows, records = head["rows"], batch.records()
+        assert [(row["offset"], row["attempt"]) for row in rows] == [(0, 1), (1, 1)]
+        assert rows[0]["timestamp_ms"] and "visible_until_ms" not in rows[0]
+        assert (records[0].value, records[0].key, records[0].lane) == (b"\x00\xff", b"k", 1)
+        assert (records[0].headers, records[0].message_id) == ((("h", b"\xff"),), "id")
+        assert (await talker.settled("ack", *rows))["settled"] == 2
+    async with talking(front) as talker:
+        await talker.say("subscribe", topics=["orders"], format="xml")
+        assert "format" in (await talker.hear("error"))["error"]
+
+
 async def test_a_slow_client_holds_its_credit_and_one_answer_and_stops_only_itself(front, put):
     for n in range(20):
         await put(b"%02d" % n + b"x" * 200_000)
@@ -389,3 +436,28 @@ async def test_a_slow_client_holds_its_credit_and_one_answer_and_stops_only_itse
 
 def batch(value: bytes) -> object:
     return encode_columns([value], None)
+
+
+async def test_nothing_comes_with_no_credit_and_a_higher_lane_goes_ahead_when_told(front, put):
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], credit={"messages": 0})
+        await put(b"normal", b"low", b"high", partition=0, lanes=[2, 3, 1])
+
+        await talker.say("credit", messages=9, bytes=99, lowest_priority="high")
+        assert [one["value"] for one in await talker.take(1)] == ["high"]
+
+        await talker.say("credit", messages=9, bytes=99, lowest_priority=4)
+        assert [one["value"] for one in await talker.take(2)] == ["normal", "low"]
+
+
+async def test_a_group_that_its_own_settles_halt_is_told_at_once(front, put, broker):
+    await broker.groups.put_group("workers", {"halt_percent": 1, "halt_window": 1})
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], partitions=[0])
+        await put(b"a", b"b", b"c", partition=0)
+
+        told = await talker.settled("reject", *await talker.take(3))
+        halted = await talker.hear("error")
+
+        assert told["results"][-1]["state"] == "halted"
+        assert halted["code"] == "group_halted"

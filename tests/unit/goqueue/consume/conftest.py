@@ -1,0 +1,38 @@
+"""Consumers come by their messages in two ways: tests of what they promise run both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from node.broker.node import NodeBroker
+from node.http.request.call import NoMetrics
+
+
+class Ways(NoMetrics):
+    """Counts how a front's streams have ended."""
+
+    def __init__(self, way: str) -> None:
+        self.is_stream = way == "stream"
+        self.ended: Counter[str] = Counter()
+        self.may = {"closed", "moved"}
+        """How they may end in this test."""
+
+    def stream_ended(self, how: str) -> None:
+        self.ended[how] += 1
+
+    async def begin(self, broker: NodeBroker) -> None:
+        """Below the level of streams a node is polled."""
+        if self.is_stream:
+            await broker.upgrade.finish_level()
+
+
+@pytest.fixture(params=["polls", "stream"])
+def ways(request: pytest.FixtureRequest) -> Iterator[Ways]:
+    """What a test's fronts tell; no stream of it was refused, or lost."""
+    ways = Ways(request.param)
+    yield ways
+    assert ways.ended.keys() <= ways.may
+    assert ways.is_stream or not ways.ended

@@ -387,10 +387,7 @@ class AsyncConsumer:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 try:
-                    async with asyncio.TaskGroup() as work:
-                        self._heartbeats = work.create_task(self._session.run())
-                        work.create_task(self._bench.keep_leases())
-                        self._receiving = work.create_task(intake.run())
+                    await self._owned.begin(self._receive(intake))
                 except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
                     self._fail(_first(errors))
                 if is_cancelled():
@@ -401,6 +398,14 @@ class AsyncConsumer:
         finally:
             if isinstance(intake, Streams):
                 await intake.close()
+
+    async def _receive(self, intake: Intake | Streams) -> None:
+        """A task of its own: where a part of it fails, TaskGroup of Python 3.11 leaves the task
+        that it is in marked as cancelled."""
+        async with asyncio.TaskGroup() as work:
+            self._heartbeats = work.create_task(self._session.run())
+            work.create_task(self._bench.keep_leases())
+            self._receiving = work.create_task(intake.run())
 
     async def _leave_stream(self, streams: Streams) -> None:
         """After a failure what is worked on may be settled for as long as a lease lasts."""

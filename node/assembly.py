@@ -54,7 +54,6 @@ from node.placement.moves import ReplicaMoves
 from node.placement.steps import MovingPartitions
 from node.queue.redrive_worker import RedriveRunner
 from node.queue.schedule_worker import ScheduleRunner
-from node.queue.stream_watch import LOST_LOOKS, StreamWatch
 from node.queue_assembly import (
     QueueBase,
     QueueParts,
@@ -62,6 +61,7 @@ from node.queue_assembly import (
     group_services,
     node_tasks,
     queue_parts,
+    stream_services,
 )
 from node.replicas.local import Replicas, partition_hosts
 from node.replicas.orphans import OrphanReplicas
@@ -131,7 +131,7 @@ class _Base:
         self.metrics = Metrics(config.limits.metric_series)
         self.me = own_voter(config, store)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="goqueue-worker")
-        self.runs = Runs(rng.getrandbits(64), LOST_LOOKS)
+        self.runs = Runs(rng.getrandbits(64))
         self.clocks = PeerClocks(self.clock.wall_ms, lambda: self.cluster.nodes)
         self.flusher = Flusher(
             store,
@@ -165,9 +165,8 @@ class _Base:
 
     def hello(self) -> dict[str, Any]:
         wall_ms = self.clock.wall_ms()
-        level = {FINISHED_LEVEL: self.levels.known}
-        own = {WALL_MS: wall_ms, RUN: self.runs.own}
-        return {**self.membership.hello(), **self.status.hello(), **level, **own}
+        own = {FINISHED_LEVEL: self.levels.known, RUN: self.runs.own}
+        return {**self.membership.hello(), **self.status.hello(), **own, WALL_MS: wall_ms}
 
     def frame(self, node: NodeId, partition_id: PartitionId, frame: memoryview) -> None:
         self.membership.frame(node, partition_id, frame)
@@ -374,7 +373,7 @@ def assemble(
     base.membership = _membership(base, cluster)
     base.raft.on_failed = status.replica_failed
     finder, background_tasks = TopicFinder(cluster), node_tasks()
-    queue_base = _queue_base(base, groups, groups.partitions, finder, background_tasks)
+    queue_base = _queue_base(base, groups, finder, background_tasks)
     parts = queue_parts(queue_base)
     for_groups = group_services(queue_base, parts)
     own = BrokerBase(config, status, base.flusher, groups.repair.scrub, groups.moves.ask_progress)
@@ -409,13 +408,13 @@ def assemble(
             ("strays", groups.orphans),
             ("group_sessions", for_groups.sessions),
             ("group_signs", for_groups.signs),
-            ("streams", StreamWatch(base.runs, replicas.led)),
             ("redrives", RedriveRunner(cluster, parts.source)),
             ("schedules", runner),
             *cluster_maintenance(config, cluster, broker),
             ("figures", figures),
             *([("spans", spans)] if spans else []),
             *([("pod", pod)] if pod else []),
+            *stream_services(queue_base, broker),
             *ports.services,
             ("http", front),
         ],
@@ -479,17 +478,13 @@ def _status(base: _Base, groups: _Groups, lag: LoopLag) -> NodeStatus:
 
 
 def _queue_base(
-    base: _Base,
-    groups: _Groups,
-    service: PartitionService,
-    finder: TopicFinder,
-    background_tasks: TaskSet,
+    base: _Base, groups: _Groups, finder: TopicFinder, background_tasks: TaskSet
 ) -> QueueBase:
     return QueueBase(
         base.me.node,
         cluster=groups.cluster,
         replicas=groups.replicas,
-        partitions=service,
+        partitions=groups.partitions,
         forwarder=groups.forwarder,
         topology=groups.topology,
         link=base.link,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 
+from delivery.entries.ops import StreamId
 from goqueue.background import TaskSet
 from goqueue.wire.types import NodeId
-from node.broker.node import GroupsFront, QueueFront
+from node.broker.node import GroupsFront, NodeBroker, QueueFront
 from node.broker.queue import NodeQueue
 from node.broker.records import NodeRecords
 from node.broker.streams import NodeStreams, StreamParts
@@ -41,10 +43,12 @@ from node.queue.schedule_admin import SchedulesBroker
 from node.queue.schedule_worker import ScheduleRunner
 from node.queue.service import QueueService
 from node.queue.settle import Settles
+from node.queue.stream_watch import StreamWatch
 from node.queue.views import QueueViews
 from node.replicas.local import Replicas
 from node.replicas.partition_service import PartitionService
 from node.replicas.topology import Topology
+from node.runtime.service import Service
 from node.storage.flusher import Flusher
 
 ANSWER_BYTES = 8 << 20
@@ -135,8 +139,16 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
         finder, groups, calls, receiver, receipts, parts.requests, base.rng, ANSWER_BYTES
     )
     settles = Settles(cluster, groups, calls.operations, receipts, base.rng)
-    of_streams = StreamParts(queue, settles, calls.operations, base.background_tasks)
-    streams = NodeStreams(base.runs.own, cluster.levels, groups, of_streams)
+    numbers = count(1)
+    of_streams = StreamParts(
+        queue,
+        settles,
+        calls.operations,
+        base.background_tasks,
+        base.topology.leader,
+        lambda: StreamId(base.runs.own, next(numbers)),
+    )
+    streams = NodeStreams(cluster.levels, groups, of_streams)
     return QueueFront(
         queue,
         settles,
@@ -146,6 +158,12 @@ def queue_front(base: QueueBase, parts: QueueParts) -> QueueFront:
         DelayedMessages(calls, finder),
         SchedulesBroker(cluster, base.wall_ms),
     )
+
+
+def stream_services(base: QueueBase, broker: NodeBroker) -> list[tuple[str, Service]]:
+    """What ends streams: of other nodes that are lost, and of this one when it stops."""
+    watch = StreamWatch(base.runs, base.replicas.led)
+    return [("streams", watch), ("open_streams", broker.streams)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -421,7 +421,7 @@ class Dispatcher(Generic[T]):
             want.lowest_lane,
         )
         if want.stream is not None:
-            op = DeliveredToStream(*structs.astuple(op), stream=want.stream)
+            op = DeliveredToStream(**structs.asdict(op), stream=want.stream)
         proposal.sent.append(_Sent(op, waiting.ticket, waiting))
         self._flying.append(waiting)
         self._in_flight["delivered"] = self._in_flight.get("delivered", 0) + 1

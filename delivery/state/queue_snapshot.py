@@ -216,7 +216,7 @@ def _dump_group(group: GroupState) -> GroupRecord:
     of_streams = group.leases.dump_streams()
     if not of_streams:
         return record
-    return StreamedGroupRecord(*msgspec.structs.astuple(record), stream_leases=of_streams)
+    return StreamedGroupRecord(**msgspec.structs.asdict(record), stream_leases=of_streams)
 
 
 def _dump_dead(offset: int, letter: DeadLetter) -> tuple[int, int, int, str, list[Reason], int]:

@@ -20,9 +20,10 @@ from node.partition.reading.message_reader import row_bytes
 from node.peers.all_of import all_of
 from node.queue.calls import QueueCalls
 from node.queue.group_admin import GroupsBroker, claim_in, group_ref
+from node.queue.poll import Poll
 from node.queue.receipt import decode_receipt
 from node.queue.receipts import Receipts
-from node.queue.receiver import Poll, QueueReceiver
+from node.queue.receiver import QueueReceiver
 from node.queue.stream_leases import StreamLeases
 from node.rpc.queue import PeekRequest, queued
 

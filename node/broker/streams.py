@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from delivery.config import LANES_COUNT
@@ -14,8 +15,9 @@ from goqueue.wire.errors import (
     NotFound,
     ReceiptExpired,
     StaleGeneration,
+    Unavailable,
 )
-from goqueue.wire.types import PartitionId
+from goqueue.wire.types import NodeId, PartitionId
 from log.levels import Feature, Levels
 from node.api.claims import NOBODY, NOBODYS, Claim, Maker
 from node.api.queue import Received, SettleRequest, SettleView
@@ -46,16 +48,21 @@ class StreamParts:
     receipts: Settles
     operations: Operations
     tasks: TaskSet
+    leader: Callable[[PartitionId], NodeId | None]
+    """Who leads a partition, as this node last heard."""
+    new_id: Callable[[], StreamId]
 
 
 class NodeStream:
     """Implements `node.api.streams.Stream`. Loop thread only."""
 
-    def __init__(self, id: StreamId, group: str, parts: StreamParts) -> None:
-        self.id = id
+    def __init__(self, group: str, parts: StreamParts) -> None:
+        self.id = parts.new_id()
         self._group = group
         self._parts = parts
-        self._leases = StreamLeases(id)
+        self._leases = StreamLeases(self.id)
+        self._former: list[StreamLeases] = []
+        """Under numbers that nothing is taken under any more, and that are not settled."""
         self._receives: list[asyncio.Timeout] = []
         """Under way, each within what ends it."""
         self._left = asyncio.Event()
@@ -64,7 +71,11 @@ class NodeStream:
 
     @property
     def held(self) -> int:
-        return len(self._leases.receipts)
+        return sum(len(leases.receipts) for leases in self._all)
+
+    @property
+    def _all(self) -> list[StreamLeases]:
+        return [*self._former, self._leases]
 
     async def receive(
         self,
@@ -81,9 +92,15 @@ class NodeStream:
     ) -> Received:
         if self._ending is not None:
             return Received()
+        if self._leases.may_have_more(self._parts.leader):
+            self._former.append(self._leases)
+            self._leases = StreamLeases(self._parts.new_id())
+            self._end_settled()
+        leases = self._leases
         try:
             async with asyncio.timeout(None) as scope:
                 self._receives.append(scope)
+                leases.receiving += 1
                 try:
                     return await self._parts.queue.receive(
                         self._group,
@@ -96,11 +113,13 @@ class NodeStream:
                         places=places,
                         lowest_lane=lowest_lane,
                         bytes_max=bytes_max,
-                        stream=self._leases,
+                        stream=leases,
                     )
                 finally:
                     self._receives.remove(scope)
+                    leases.receiving -= 1
                     self._left.set()
+                    self._end_settled()
         except TimeoutError:  # the stream has ended
             return Received()
 
@@ -111,7 +130,9 @@ class NodeStream:
         for request, end in zip(requests, ends, strict=True):
             over = end.outcome != "extended" if isinstance(end, SettleView) else _is_gone(end)
             if over:
-                self._leases.receipts.pop(request.receipt, None)
+                for leases in self._all:
+                    leases.receipts.pop(request.receipt, None)
+        self._end_settled()
         return ends
 
     async def end(self, *, returned: bool) -> None:
@@ -125,15 +146,27 @@ class NodeStream:
         while self._receives:
             self._left.clear()
             await self._left.wait()
+        left, self._former = self._all, []
+        await asyncio.gather(*(self._end_leases(leases, lost=lost) for leases in left))
+        for leases in left:
+            leases.receipts.clear()
+
+    def _end_settled(self) -> None:
+        """Whatever may be left under a former number was given to nobody."""
+        for leases in [one for one in self._former if one.is_settled]:
+            self._former.remove(leases)
+            self._parts.tasks.begin(self._end_leases(leases, lost=False))
+
+    async def _end_leases(self, leases: StreamLeases, *, lost: bool) -> None:
+        stream = leases.stream
         ends = [
-            self._end_at(partition, [self._ended(group, lost=lost) for group in groups])
-            for partition, groups in self._leases.places().items()
+            self._end_at(
+                partition,
+                [StreamsEnded(group, stream.run, [stream.number], lost) for group in groups],
+            )
+            for partition, groups in leases.places().items()
         ]
         await asyncio.gather(*ends)
-        self._leases.receipts.clear()
-
-    def _ended(self, group: int, *, lost: bool) -> StreamsEnded:
-        return StreamsEnded(group, self.id.run, [self.id.number], lost)
 
     async def _end_at(self, partition: PartitionId, ops: Sequence[StreamsEnded]) -> None:
         """Until it is done: nobody else ends these leases while this node's run goes on."""
@@ -157,15 +190,26 @@ def _is_gone(error: GoQueueError) -> bool:
 class NodeStreams:
     """Implements `node.api.streams.Streams`. Loop thread only."""
 
-    def __init__(self, run: int, levels: Levels, groups: GroupsBroker, parts: StreamParts) -> None:
-        self._run = run
+    def __init__(self, levels: Levels, groups: GroupsBroker, parts: StreamParts) -> None:
         self._levels = levels
         self._groups = groups
         self._parts = parts
-        self._opened = 0
+        self._open: weakref.WeakSet[NodeStream] = weakref.WeakSet()
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Nothing: streams are opened by who serves them."""
+
+    async def stop(self) -> None:
+        """Messages of streams that are still open are given back. Idempotent."""
+        self._stopped = True
+        await asyncio.gather(*(stream.end(returned=True) for stream in list(self._open)))
 
     async def open(self, group: str, *, maker: Maker = NOBODYS) -> NodeStream:
         self._levels.require(Feature.STREAMS)
+        if self._stopped:
+            raise Unavailable("this node stops: open the stream on another one", retry_after_s=1)
         known = await self._groups.ensure_group(group, maker=maker)
-        self._opened += 1
-        return NodeStream(StreamId(self._run, self._opened), known.name, self._parts)
+        stream = NodeStream(known.name, self._parts)
+        self._open.add(stream)
+        return stream

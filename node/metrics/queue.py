@@ -45,7 +45,8 @@ class QueueMetrics:
         )
         self.fenced_leases = of.counter(
             "goqueue_fenced_leases_total",
-            "Leases that ended because their consumer lost the partition without letting go",
+            "Leases that ended with their consumer: it lost the partition without letting go, or"
+            " its stream broke",
             GROUP_IN_TOPIC,
             told=leader,
             moves=Moves.FAILURE,

@@ -9,6 +9,8 @@ from goqueue.wire.types import NodeId
 
 RUN = "run"
 """The name under which a node tells its run."""
+LOST_LOOKS = 10
+"""A run is lost that was silent for so many looks, of a second each."""
 FORMER_MAX = 1000
 """Runs that are remembered as over, the newest."""
 
@@ -17,7 +19,7 @@ class Runs:
     """By statuses of peers and by looks, each a step of the caller's time. Nothing is counted while
     this node stands still: what peers sent meanwhile may not have been read yet."""
 
-    def __init__(self, own: int, lost_looks: int) -> None:
+    def __init__(self, own: int, lost_looks: int = LOST_LOOKS) -> None:
         """A run is lost that was silent for so many looks in a row."""
         self.own = own
         self._lost_looks = lost_looks

@@ -11,10 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
-from delivery.config import LANES_COUNT
-from delivery.entries.ops import RELEASE, UNCLAIMED, Settled
+from delivery.entries.ops import RELEASE, Settled
 from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     Busy,
@@ -31,15 +28,13 @@ from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
+from node.queue.poll import Poll
 from node.queue.service import QueueService
-from node.queue.stream_leases import StreamLeases
 from node.replicas.topology import Topology
 from node.rpc import partitions as rpc
 from node.rpc import queue as queue_rpc
 from node.rpc.queue import (
     STALE,
-    GroupRef,
-    StreamTakeRequest,
     TakeAnswer,
     Taken,
     TakeRequest,
@@ -63,28 +58,6 @@ RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
 """For how long, and at least how often, a node retries to release leases whose grant was lost on
 the way: nodes that restart are back by then. Leases that end before need no release."""
-
-
-@dataclass(slots=True)
-class Poll:
-    """One consumer's request. `partitions` in the order of preference; `generation`, `lowest_lane`
-    and a visibility of 0 as in `delivery.leader.dispatcher.Want`."""
-
-    group: GroupRef
-    partitions: list[PartitionId]
-    member: str
-    limit: int
-    visibility_ms: int
-    max_bytes: int
-    generation: int = UNCLAIMED
-    lowest_lane: int = LANES_COUNT - 1
-    stream: StreamLeases | None = None
-    requests: dict[PartitionId, int] = field(default_factory=dict[PartitionId, int])
-    """The ids under which partitions were asked whose answer did not come."""
-    doubtful: set[PartitionId] = field(default_factory=set[PartitionId])
-    """Those of them that may have been granted something nevertheless."""
-    unread: set[PartitionId] = field(default_factory=set[PartitionId])
-    """Partitions with messages that their leaders could not read, and have set aside."""
 
 
 _Asked = tuple[NodeId, list[PartitionId]]
@@ -144,7 +117,7 @@ class QueueReceiver:
             return await self._receive(poll, wait_s)
         finally:
             if poll.doubtful:
-                self._touch(poll, poll.doubtful)
+                self._touch(poll, poll.doubtful, None)
                 self._background_tasks.send(self._recover(poll, poll.doubtful))
 
     async def _receive(self, poll: Poll, wait_s: float) -> list[Taken]:
@@ -245,7 +218,7 @@ class QueueReceiver:
             (partition_id.pack(), self._request_id(poll, partition_id))
             for partition_id in partition_ids
         ]
-        request = _take_request(poll, wanted, limit, bytes_max)
+        request = poll.request(wanted, limit, bytes_max)
         try:
             answer = await self._ask(poll, node, request)
         except (GoQueueError, RemoteError):
@@ -262,7 +235,7 @@ class QueueReceiver:
         return known
 
     def _note(self, poll: Poll, found: _Round, answer: TakeAnswer, asked: NodeId) -> None:
-        self._touch(poll, [PartitionId.unpack(taken.partition) for taken in answer.taken])
+        self._touch(poll, [PartitionId.unpack(taken.partition) for taken in answer.taken], asked)
         found.taken += [taken for taken in answer.taken if taken.grants]
         found.count += sum(len(taken.grants) for taken in answer.taken)
         found.size += sum(len(row.value) for taken in answer.taken for row in taken.messages)
@@ -285,7 +258,7 @@ class QueueReceiver:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
             asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
-            self._touch(poll, asked)
+            self._touch(poll, asked, None)
             self._background_tasks.send(self._release_late(poll, request, asking))
             raise
 
@@ -330,17 +303,17 @@ class QueueReceiver:
             pause = min(2 * pause, RECOVER_PAUSE_MAX_S)
 
     @staticmethod
-    def _touch(poll: Poll, partitions: Iterable[PartitionId]) -> None:
+    def _touch(poll: Poll, partitions: Iterable[PartitionId], leader: NodeId | None) -> None:
         """A stream's end is told there, too: what is not given back by then ends with it."""
         if poll.stream is not None:
-            poll.stream.touch(poll.group.id, partitions)
+            poll.stream.touch(poll.group.id, partitions, leader)
 
     async def _recovered(self, poll: Poll, partition_id: PartitionId) -> bool:
         node = self._topology.leader(partition_id)
         if node is None:
             return False
         wanted = [(partition_id.pack(), poll.requests[partition_id])]
-        request = _take_request(poll, wanted, 0, poll.max_bytes)
+        request = poll.request(wanted, 0, poll.max_bytes)
         try:
             answer = await self._send(node, request)
         except (GoQueueError, RemoteError):
@@ -465,24 +438,6 @@ class QueueReceiver:
                 retry_after_s=1,
             )
         return Unavailable("no leader of these partitions answers", retry_after_s=1)
-
-
-def _take_request(
-    poll: Poll, wanted: list[tuple[bytes, int]], limit: int, bytes_max: int
-) -> TakeRequest:
-    request = TakeRequest(
-        poll.group,
-        wanted,
-        poll.member,
-        limit,
-        bytes_max,
-        poll.visibility_ms,
-        poll.generation,
-        poll.lowest_lane,
-    )
-    if poll.stream is None:
-        return request
-    return StreamTakeRequest(*structs.astuple(request), stream=poll.stream.stream)
 
 
 def _raise_if_blocked(poll: Poll, blocked: list[tuple[bytes, str, str]]) -> None:

@@ -15,8 +15,6 @@ from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
 
 LOOK_S = 1.0
-LOST_LOOKS = 10
-"""A run is lost that was silent for so many looks, 10 s."""
 
 _log = get_logger("streams")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,14 @@ from delivery.config import QueueConfig
 from delivery.entries import ops
 from delivery.offsets.lanes import LOOKED_AT_MAX
 from tests.check.queuemodel import DEAD, DONE, LEASED, READY, WAITING, Group, Message
-from tests.check.queueowners import Claiming, is_overtaken, judge_claim, judge_receipt, take_over
+from tests.check.queueowners import (
+    Claiming,
+    end_streams,
+    is_overtaken,
+    judge_claim,
+    judge_receipt,
+    take_over,
+)
 from tests.check.queuerules import TIMED_OUT
 
 STORE_STEP_MS = 1000
@@ -46,6 +54,8 @@ class QueueLog:
         self.cancelled: set[int] = set()
         self.late_ms: list[tuple[str, int, int]] = []
         """(group, when a delayed message was due, how late it was delivered)."""
+        self.ended = Counter[str]()
+        """Messages that were taken back from streams: returned, lost, or lost with their run."""
         self._broken = broken
         self.fallen: list[tuple[str, int]] = []
         """(group, offset) of what was trimmed before it was settled."""
@@ -190,7 +200,12 @@ class QueueLog:
             return
         told = f"entry {self.index} {group.name}"
         offsets = [grant.offset for grant in result.grants]
-        if result.delivery != self.index or result.deadline_ms != self.time_ms + op.visibility_ms:
+        stream = None
+        deadline_ms = self.time_ms + op.visibility_ms
+        if isinstance(op, ops.DeliveredToStream):
+            stream = op.stream.run, op.stream.number
+            deadline_ms = deadline_ms if op.visibility_ms else 0
+        if result.delivery != self.index or result.deadline_ms != deadline_ms:
             self._broken("Q1", f"{told}: a delivery {result.delivery} until {result.deadline_ms}")
         if len(set(offsets)) != len(offsets) or not set(offsets) <= set(op.offsets):
             self._broken("Q1", f"{told}: {offsets} was granted of {op.offsets}")
@@ -199,7 +214,8 @@ class QueueLog:
             self._lanes_hold(group, offsets, told, is_whole=offsets == op.offsets)
         for grant in result.grants:
             self._grant(group, grant, result, told)
-            group.life(grant.offset).holder = op.member
+            life = group.life(grant.offset)
+            life.holder, life.stream = op.member, stream
         if is_ordered and group.id not in self.unordered:
             for at in range(len(group.passed) - len(offsets), len(group.passed)):
                 self._served_within_its_share(group, at)
@@ -389,8 +405,19 @@ class QueueLog:
             for offset in offsets:
                 life, message = group.life(offset), self.messages.get(offset)
                 stands = life.status == LEASED and life.delivery == delivery
-                if stands and life.deadline_ms <= self.time_ms and message is not None:
+                is_over = 0 < life.deadline_ms <= self.time_ms
+                if stands and is_over and message is not None:
                     group.fail(offset, message, TIMED_OUT, -1, self.index, self.time_ms)
+
+    def _streams_ended(self, op: ops.StreamsEnded, result: ops.Result) -> None:
+        group = self._group(op, result)
+        if group is None:
+            return
+        ended = end_streams(group, op, self.messages, self.index, self.time_ms)
+        how = ("lost" if op.streams else "lost with its run") if op.lost else "returned"
+        self.ended[how] += ended
+        if result != ops.CountResult(ended):
+            self._broken("Q1", f"entry {self.index}: {op} ended {ended}, and resulted in {result}")
 
     def _committed(self, op: ops.Committed, result: ops.Result) -> None:
         group = self._group(op, result)
@@ -519,6 +546,8 @@ _JUDGES: dict[type, Callable[[QueueLog, Any, ops.Result], None]] = {
     ops.OpenGroup: QueueLog._opened,
     ops.DropGroup: QueueLog._dropped,
     ops.Delivered: QueueLog._delivered,
+    ops.DeliveredToStream: QueueLog._delivered,
+    ops.StreamsEnded: QueueLog._streams_ended,
     ops.Settled: QueueLog._settled,
     ops.Expired: QueueLog._expired,
     ops.Committed: QueueLog._committed,

@@ -42,6 +42,8 @@ class Life:
     delivery: int = 0
     holder: str = ""
     """Who has it in flight."""
+    stream: tuple[int, int] | None = None
+    """Its run and number, where it is a stream's."""
     deadline_ms: int = 0
     wakes_ms: int = 0
     is_behind: bool = False

@@ -40,6 +40,24 @@ def take_over(
     return ops.OwnedResult(op.member, op.generation, len(ended))
 
 
+def end_streams(
+    group: Group, op: ops.StreamsEnded, messages: Mapping[int, Message], index: int, now_ms: int
+) -> int:
+    """End what these streams have in flight, of all of the run where none is named; how much."""
+    ended = [
+        offset
+        for offset in group.of(LEASED)
+        if (stream := group.lives[offset].stream) is not None
+        if stream[0] == op.run and (stream[1] in op.streams or not op.streams)
+    ]
+    for offset in ended:
+        if op.lost:
+            group.fail(offset, messages[offset], FENCED, 0, index, now_ms)
+        else:
+            group.come_back(offset, messages[offset], 0, index, now_ms)
+    return len(ended)
+
+
 def is_overtaken(groups: Mapping[int, Group], op: ops.Op, known: ops.Result) -> bool:
     """Whether what was granted to it once, as a request that comes again, is another's by now, or
     was in between."""

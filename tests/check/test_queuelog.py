@@ -132,3 +132,32 @@ def test_a_commit_passes_over_what_is_delayed(desk: Judged) -> None:
 
     assert desk.lease([new]) == [new]
     assert desk.broken == []
+
+
+# -- streams
+
+
+def test_what_streams_have_in_flight_ends_as_the_model_has_it(desk: Judged) -> None:
+    first, second = desk.store(), desk.store()
+    one, other = ops.StreamId(7, 1), ops.StreamId(7, 2)
+    desk.tell(
+        ops.DeliveredToStream(1, "m", 0, [first], stream=one),
+        ops.DeliveredToStream(1, "m", 100, [second], stream=other),
+    )
+
+    desk.tell(ops.StreamsEnded(1, 7, [1]))
+    desk.tell(ops.StreamsEnded(1, 7, [], lost=True))
+
+    assert desk.log.ended == {"returned": 1, "lost with its run": 1}
+    assert desk.lease([first, second]) == [first, second]
+    assert (desk.broken, desk.differences()) == ([], [])
+
+
+def test_a_lease_that_outlives_its_stream_is_named(desk: Judged) -> None:
+    offset = desk.store()
+    desk.tell(ops.DeliveredToStream(1, "m", 0, [offset], stream=ops.StreamId(7, 1)))
+
+    ended = ops.StreamsEnded(1, 7, [1])
+    desk.log.apply(desk.state.applied_index + 1, desk.now_ms, 0, [ended], [ops.CountResult(0)])
+
+    assert [told[:2] for told in desk.broken] == ["Q1"]

@@ -1,7 +1,7 @@
-"""Fuzzes formats, raw HTTP and the OpenAPI document of a real node, for as long as is asked; and
-with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams and the OpenAPI document of a real node, for as long
+as is asked; and with what is small on the wire and large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,expanding,openapi]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,11 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, raw
+from tests.fuzz import expanding, formats, frames, raw
 from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
 
-PARTS = ("formats", "raw", "expanding", "openapi")
-ROUND_INPUTS, ROUND_REQUESTS, ROUND_EXPANDING = 2_000, 2_000, 40
+PARTS = ("formats", "raw", "frames", "expanding", "openapi")
+ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
 EXAMPLES_A_MINUTE = 4
 
 
@@ -43,11 +43,13 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "openapi"} & set(parts):
+    if {"raw", "frames", "openapi"} & set(parts):
         with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
             if "raw" in parts:
                 defects += fuzz_raw(node, seconds, given.seed)
+            if "frames" in parts:
+                defects += fuzz_frames(node, seconds, given.seed)
             if "openapi" in parts:
                 examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
                 defects += fuzz_served(node, given.seed, examples)
@@ -79,6 +81,15 @@ def fuzz_raw(node: Node, seconds: float, seed: int) -> int:
         return asyncio.run(raw.fuzz(HOST, node.http_port, kept, rng, ROUND_REQUESTS))
 
     return fuzz_rounds(node, "raw", seconds, round_of)
+
+
+def fuzz_frames(node: Node, seconds: float, seed: int) -> int:
+    names, rng = frames.Names("fuzzed", "workers"), random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(frames.fuzz(HOST, node.http_port, names, rng, ROUND_FRAMES))
+
+    return fuzz_rounds(node, "frames", seconds, round_of)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

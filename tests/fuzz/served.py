@@ -39,7 +39,8 @@ class OpenApiRun:
 
 @contextmanager
 def served_node(folder: Path) -> Iterator[Node]:
-    """One node that has two topics with messages, two groups and a schedule."""
+    """One node of the highest level that has two topics with messages, two groups and a
+    schedule."""
     with Cluster(folder, 1, ["limits.longPoll=100ms"], auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):
@@ -49,6 +50,7 @@ def served_node(folder: Path) -> Iterator[Node]:
             assert node.ask("PUT", f"/groups/{group}", settings).status in (200, 201)
         nightly = {"name": "nightly", "topic": "other", "cron": "0 0 3 * * *", "value": "v"}
         assert node.ask("POST", "/schedules", nightly).status == 201
+        assert node.ask("POST", "/admin/cluster/upgrade", {}).status == 200
         yield node
 
 

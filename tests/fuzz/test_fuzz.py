@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, raw
+from tests.fuzz import expanding, formats, frames, raw
 from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
 
 KNOWN = formats.formats()
@@ -60,6 +60,26 @@ def test_broken_requests_are_answered_or_cut_off_and_the_node_serves_on(node: No
     assert tally.statuses[400] > 300
     assert tally.statuses[200] > 10
     assert node.is_ready()
+
+
+def test_broken_frames_are_answered_or_cut_off_and_the_node_serves_on(node: Node) -> None:
+    names = frames.Names("fuzzed", "streamers")
+
+    tally = asyncio.run(frames.fuzz(HOST, node.http_port, names, random.Random(1), 300))
+
+    assert tally.defects == []
+    assert tally.sent == tally.statuses[101] == 300
+    assert all(tally.statuses[code] for code in (1000, 1002, 1008, 1009)), tally.statuses
+    assert node.is_ready()
+
+
+def test_an_answer_that_is_no_frame_is_found() -> None:
+    head, tally = b"HTTP/1.1 101 x\r\n\r\n", raw.Tally()
+
+    assert frames.judge(head + b"\x81\x02{}"[:2] + b"xx", tally)
+    assert frames.judge(head + b"\x88\x02\x03\xf3", tally) == "failed"
+    assert frames.judge(b"HTTP/1.1 500 x\r\n\r\n", tally)
+    assert not frames.judge(head + b"\x88\x02\x03\xe8", tally)
 
 
 def test_requests_that_expand_take_little_memory_and_are_answered(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.plants.log_plants import LOG_PLANTS
 from tests.plants.node_plants import NODE_PLANTS
 from tests.plants.plant import Plant
 from tests.plants.raft_plants import RAFT_PLANTS
+from tests.plants.stream_plants import STREAM_PLANTS
 from tests.plants.turn_plants import TURN_PLANTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +19,10 @@ VARIABLE = "GOQUEUE_PLANT"
 LIMIT_S = 120.0
 """A test that hangs with the bug has found it, too."""
 
-PLANTS = {plant.name: plant for plant in (*LOG_PLANTS, *NODE_PLANTS, *RAFT_PLANTS, *TURN_PLANTS)}
+PLANTS = {
+    plant.name: plant
+    for plant in (*LOG_PLANTS, *NODE_PLANTS, *RAFT_PLANTS, *STREAM_PLANTS, *TURN_PLANTS)
+}
 
 FAILED = 1
 """How pytest exits where tests have failed; it has others for tests that it can't find or run."""

@@ -18,7 +18,8 @@ from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from node.api.records import AppendResult
 from node.queue.calls import QueueCalls
 from node.queue.operations import Operations
-from node.queue.receiver import Poll, QueueReceiver
+from node.queue.poll import Poll
+from node.queue.receiver import QueueReceiver
 from node.queue.service import QueueService
 from node.queue.views import QueueViews
 from node.queue_assembly import node_tasks
@@ -28,6 +29,7 @@ from node.rpc import partitions as rpc
 from node.rpc.queue import GroupRef, OpsAnswer, OpsRequest, Taken
 from tests.sim.queue_requests import Ask, Done, NotDone
 from tests.sim.requests import Publish, Refused, Stored
+from tests.sim.streams import StreamNode, stream_parts
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -110,6 +112,19 @@ class Front:
             metrics=metrics,
         )
         operations.seen = self._receiver.seen = self._process.world.calls
+        work = self._process.world.queue
+        self.streams: StreamNode | None = None
+        if work is not None and work.has_streams:
+            self.streams = StreamNode(self._process, work)
+            run = self.streams.runs.own
+            parts = stream_parts(work, run, self._receiver, self._calls, self._ref)
+            self._stream_parts = parts
+
+    def start(self) -> None:
+        """Replicas of this node are there."""
+        streams = self.streams
+        if streams is not None:
+            self.within(lambda: streams.start(self._stream_parts))
 
     def within(self, work: Callable[[], object]) -> None:
         """Do it as if it were called by this process's loop."""

@@ -37,6 +37,7 @@ from tests.sim import copy_mutants as copies
 from tests.sim import member_mutants as members
 from tests.sim import move_mutants as moves
 from tests.sim import queue_mutants as queues
+from tests.sim import stream_mutants as streams
 from tests.sim import timeline_mutants as timelines
 from tests.unit.raft import mutants as groups
 
@@ -185,6 +186,21 @@ _ALL = (
     Mutant("expiry-uncounted", "delivery", kind="queue", state=queues.ExpiryUncounted),
     Mutant("expired-settles", "delivery", kind="queue", state=queues.ExpiredSettles),
     Mutant("foreign-receipts", "delivery", kind="queue", state=queues.ForeignReceipts),
+    Mutant("lease-kept", "delivery", kind="queue", state=streams.LeaseKeptAfterItsStream),
+    Mutant(
+        "orderly-close-counted",
+        "delivery",
+        kind="queue",
+        state=streams.AttemptCountedOnAnOrderlyClose,
+    ),
+    Mutant("loss-uncounted", "delivery", kind="queue", state=streams.LossUncounted),
+    Mutant("streams-not-in-snapshot", "delivery", kind="queue", state=streams.StreamsNotInSnapshot),
+    Mutant(
+        "runs-outlive-their-nodes",
+        "delivery",
+        kind="queue",
+        dispatcher=streams.RunsOutliveTheirNodes,
+    ),
     Mutant("leases-not-in-snapshot", "delivery", kind="queue", state=queues.LeasesNotInSnapshot),
     Mutant(
         "attempts-not-in-snapshot", "delivery", kind="queue", state=queues.AttemptsNotInSnapshot

@@ -115,6 +115,7 @@ class Process:
         else:
             for partition_id in self.world.partition_ids:
                 self._start_replica(partition_id)
+        self.front.start()
         if self.copying is not None:
             self.copying.start()
         self.storage.start()

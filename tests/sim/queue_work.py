@@ -1,7 +1,8 @@
 """The queue in a simulated cluster: its groups, who uses it, and what is known of it for certain.
 
-Work goes to one partition. Every entry is told to a `QueueLog` when the first replica applies it;
-what clients see goes into a `QueueHistory`, which is judged at the end.
+Work goes to one partition; in some of the runs there are streams, too. Every entry is told to a
+`QueueLog` when the first replica applies it; what clients see goes into a `QueueHistory`, which is
+judged at the end.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.sim.consumers import Committer, Consumer
 from tests.sim.loop import EPOCH_MS
 from tests.sim.queue_ledger import QueueLedger
 from tests.sim.queue_publishers import QueueAdmin, QueuePublisher
+from tests.sim.streams import PUSHED, SHARE
 from tests.sim.work import GroupSpec
 
 if TYPE_CHECKING:
@@ -78,6 +80,9 @@ class QueueWork:
             for number in range(2)
         ]
         self.admin = QueueAdmin(self, world.rng("queue admin"))
+        self.has_streams = world.rng("streams").random() < SHARE
+        self.runs = 0
+        """Processes that have begun, where there are streams."""
 
     def start(self) -> None:
         """Everybody begins."""
@@ -105,9 +110,10 @@ class QueueWork:
 
     def known_groups(self, node: NodeId) -> list[GroupSpec]:
         """The groups as this node knows them now; after a failover it may know old settings."""
+        specs = [*SPECS, PUSHED] if self.has_streams else list(SPECS)
         if self.world.loop.time < self._learned[node]:
-            return list(SPECS)
-        return [replace(spec, version=2, config=_changed(spec.config)) for spec in SPECS]
+            return specs
+        return [replace(spec, version=2, config=_changed(spec.config)) for spec in specs]
 
     def _tell_groups(self, node: NodeId) -> None:
         process = self.world.machines.process(node)
@@ -177,13 +183,16 @@ class QueueWork:
                 return f"{publisher} is not answered"
         if not self.admin.idle:
             return "the queue's admin is not answered"
-        for spec in SPECS[:3]:
+        for spec in [*SPECS[:3], *([PUSHED] if self.has_streams else [])]:
             group = self.log.groups.get(spec.id)
             if group is None:
                 return f"group {spec.name} is not open"
             pending = self.log.pending(group, self.log.time_ms + SOON_MS)
             if pending:
                 return f"group {spec.name} has not settled {pending[:5]}"
+        for process in self.world.machines.running():
+            if process.front.streams is not None and process.front.streams.is_busy:
+                return f"streams of {process.node} have something in flight"
         busy = [consumer for consumer in self.consumers if not consumer.idle]
         return f"{busy[0]} is not answered" if busy else ""
 

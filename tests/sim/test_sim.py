@@ -36,6 +36,11 @@ FOUND_FROM = {
     "repeats-told": 5,
     "joiner-trusted": 58,
     "learners-stand-by": 11,
+    "lease-kept": 2,
+    "orderly-close-counted": 2,
+    "loss-uncounted": 2,
+    "streams-not-in-snapshot": 2,
+    "runs-outlive-their-nodes": 2,
 }
 """Where the search begins for bugs that the first seeds miss; it goes on over all of them."""
 EXACT = (
@@ -215,6 +220,17 @@ def test_moves_that_once_went_wrong_end_well(
     names = tuple(nemesis.split(",")) if nemesis else ()
 
     assert Setup(kind="moving", nemesis=names, only=only).run(seed).violations == []
+
+
+def test_streams_break_at_every_point_and_come_to_an_end() -> None:
+    """Over some seeds: in order, lost, and with the node that serves them."""
+    worlds = [World(seed, kind="queue") for seed in (2, 3, 13)]
+
+    assert all(world.queue and world.queue.has_streams for world in worlds)
+    assert [world.run().violations for world in worlds] == [[]] * len(worlds)
+
+    ended = sum((world.queue.log.ended for world in worlds if world.queue), Counter[str]())
+    assert min(ended[how] for how in ("returned", "lost", "lost with its run")) > 5
 
 
 def test_compaction_brings_about_what_it_is_for() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from delivery.entries.ops import Granted, Result
 from goqueue.wire.errors import GoQueueError
 from goqueue.wire.types import Index
+from log.levels import HIGHEST, Levels
 from node.partition.queue import QueueHost, Ticket
 from node.rpc.queue import GroupRef
 
@@ -44,6 +45,7 @@ class WatchedQueue(QueueHost):
             state=replica.state,
             config=lambda: work.config,
             is_stuck=lambda: replica.process.store.stalled is not None,
+            levels=Levels(finished=HIGHEST),
             dispatcher=replica.process.world.mutant.dispatcher,
         )
         self._replica = replica

@@ -15,6 +15,7 @@ from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.messages.request_spans import traced_request
 from node.http.queue.receive import room_for
 from node.http.queue.views import held_bytes, queued_views
+from node.http.request.answers import PAGE_BYTES_MIN
 from node.http.request.call import Call
 from node.http.stream.credit import Outstanding
 from node.http.stream.frames import Messages, error_frame
@@ -24,9 +25,12 @@ from node.http.text.pieces import LongText, Pieces, encode, weigh
 
 RECEIVE_MESSAGES_MAX = 1_000
 RECEIVE_BYTES_MAX = 1 << 20
-"""Of one receive: beside its credit, so much is held for a client that takes nothing."""
-PATTERNS_S = 5.0
-"""How soon topics that match a pattern are noticed: no receive waits longer where there is one."""
+"""Of one receive: beside its credit, so much is held for a client that takes nothing. Room for it
+is held while leaders are asked, also where they have nothing: so a stream begins with the least,
+and asks for more while it gets much."""
+WAIT_S = 300.0
+"""How long a receive waits, so that a stream that waits costs next to nothing: whether topics or
+partitions have come, `look` finds out meanwhile."""
 RETRY_S = (0.25, 5.0)
 """Between receives that fail: the first pause, which doubles, and the longest."""
 STALE_PAUSE_S = 0.05
@@ -59,6 +63,8 @@ class Delivery:
         self._changed = asyncio.Event()
         self._receiving: asyncio.Timeout | None = None
         self._asked = 0
+        self._extent: object = None
+        self._page_bytes = PAGE_BYTES_MIN
         self._troubles = 0
         self._told_code = ""
         self._now_s = asyncio.get_running_loop().time
@@ -73,6 +79,11 @@ class Delivery:
         self._changed.set()
         if self._receiving is not None and not self._receiving.expired():
             self._receiving.reschedule(self._now_s())
+
+    def look(self) -> None:
+        """From time to time: topics or partitions that came are received from."""
+        if self._source.extent() != self._extent:
+            self.restart()
 
     def take_lanes(self, lowest: int) -> None:
         """Leave what is below this lane for others, from now on."""
@@ -119,21 +130,22 @@ class Delivery:
     async def _received(self, limit: int) -> list[QueuedMessage] | None:
         """None where there is nothing to ask. Empty where something changed meanwhile."""
         asked = self._source.places()
+        self._extent = self._source.extent()
         if asked.is_empty:
             return None
-        wait_s = min(self._call.limits.long_poll_s_max, PATTERNS_S if asked.may_grow else 3600.0)
         if self._call.shared.stopping.is_set():
             return None
         self._asked = limit
+        scope = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as scope:
+            async with scope:
                 self._receiving = scope
                 found = await self._stream.receive(
                     asked.topics,
                     claim=asked.claim,
                     limit=limit,
-                    bytes_max=min(self._outstanding.bytes_left, RECEIVE_BYTES_MAX),
-                    wait_s=wait_s,
+                    bytes_max=min(self._outstanding.bytes_left, self._page_bytes),
+                    wait_s=WAIT_S,
                     visibility_ms=self._manner.visibility_ms,
                     partitions=asked.partitions,
                     places=asked.places,
@@ -146,6 +158,10 @@ class Delivery:
         finally:
             self._receiving = None
         self._troubles, self._told_code = 0, ""
+        is_much = 2 * sum(len(message.value) for message in found) >= self._page_bytes
+        self._page_bytes = (
+            min(2 * self._page_bytes, RECEIVE_BYTES_MAX) if is_much else PAGE_BYTES_MIN
+        )
         return found
 
     async def _give(self, found: Sequence[QueuedMessage]) -> None:
@@ -220,9 +236,6 @@ class Delivery:
 
     async def _idle(self, until_s: float | None) -> None:
         """Until something changes, or a lease has run out."""
-        if self._source.places().may_grow:
-            again_s = self._now_s() + PATTERNS_S
-            until_s = again_s if until_s is None else min(until_s, again_s)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 await self._changed.wait()

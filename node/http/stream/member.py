@@ -55,6 +55,9 @@ class StreamMember:
     def places(self) -> Places:
         return self._places
 
+    def extent(self) -> object:
+        return None  # its assignment is told
+
     def held(self) -> frozenset[Place] | None:
         """The partitions of which the member may have messages, what it is to let go of among them;
         None where members own none."""
@@ -109,9 +112,9 @@ class StreamMember:
         let_go, is_asked = self._let_go, self._is_asked
         self._let_go, self._is_asked = [], False
         is_urgent = is_asked or bool(let_go)
-        told: Assignment | None = None
+        scope = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as scope:
+            async with scope:
                 if not is_urgent:
                     self._waiting = scope
                 told = await self._call.broker.members.heartbeat(

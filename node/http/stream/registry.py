@@ -172,14 +172,7 @@ class Streams:
                         await session.ping()
                 if now_s - session.judged_s >= limits.tail_keepalive_s:
                     session.judged_s = now_s
-                    await self._judge(session)
-
-    async def _judge(self, session: Session) -> None:
-        """Whether the client may still read."""
-        try:
-            await session.call.admit_again()
-        except GoQueueError as error:
-            session.fail(error)
+                    await session.judge()
 
 
 def _check_handshake(request: web.BaseRequest) -> None:

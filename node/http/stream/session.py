@@ -180,6 +180,17 @@ class Session:
             return True
         return False
 
+    async def judge(self) -> None:
+        """From time to time: whether the client's key still holds, and what there is to receive
+        from."""
+        try:
+            await self.call.admit_again()
+        except GoQueueError as error:
+            self.fail(error)
+            return
+        if self._delivery is not None:
+            self._delivery.look()
+
     async def ping(self) -> None:
         """Never waits. Raises ConnectionError."""
         assert self._socket is not None
@@ -189,8 +200,9 @@ class Session:
 
     async def _read(self, socket: web.WebSocketResponse[bool], wire: Wire) -> End:
         deadline_s = self.call.limits.header_deadline_s
+        until_subscribed = asyncio.timeout(deadline_s)
         try:
-            async with asyncio.timeout(deadline_s) as until_subscribed:
+            async with until_subscribed:
                 while True:
                     await self._settling.room()
                     message = await socket.receive()
@@ -276,7 +288,7 @@ class Session:
             if wanted.generation or wanted.assignment is not None:
                 named = "generation" if wanted.generation else "assignment"
                 raise BadRequest(f"{named} needs a member: give member_id, too")
-            source = Topics(wanted, call.broker.topics.list_topics)
+            source = Topics(wanted, call.broker.topics)
         self._outstanding.totals = wanted.credit
         self._delivery = Delivery(
             call, self._stream, wire, source, manner, self._outstanding, self.fail
@@ -383,7 +395,7 @@ def _closed(kind: WSMsgType, code: int | None) -> End:
         return LOST
     if code in (NORMAL, GOING_AWAY, NO_CODE):
         return End("closed", code or NORMAL, returned=True)
-    return LOST._replace(how="closed", code=code or NORMAL)
+    return LOST._replace(how="closed", code=NORMAL)
 
 
 def _refused(frame: Settle, error: GoQueueError) -> Asked:

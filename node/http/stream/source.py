@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
 from delivery.config import LANES_COUNT
-from goqueue.wire.errors import BadRequest
+from goqueue.wire.errors import BadRequest, GoQueueError
 from goqueue.wire.ids import validate_topic_name
 from node.api.claims import NOBODY, Claim
 from node.api.members import Place
@@ -27,12 +27,18 @@ class Places:
     topics: Sequence[str] = ()
     partitions: Sequence[int] | None = None
     places: Sequence[Place] | None = None
-    may_grow: bool = False
-    """Whether topics may come."""
 
     @property
     def is_empty(self) -> bool:
         return not (self.topics or self.places)
+
+
+class Known(Protocol):
+    """What a node knows of topics; see `node.api.topics.Topics`."""
+
+    def list_topics(self) -> list[str]: ...
+
+    def partition_count(self, topic: str) -> int: ...
 
 
 class Source(Protocol):
@@ -40,12 +46,16 @@ class Source(Protocol):
 
     def places(self) -> Places: ...
 
+    def extent(self) -> object:
+        """Differs where topics or partitions have come, or gone, that nobody tells of."""
+        ...
+
 
 class Topics:
     """Those named, and those that match a pattern by now."""
 
-    def __init__(self, wanted: Subscribe, known: Callable[[], Sequence[str]]) -> None:
-        """Raises BadName, BadRequest. `known` are all topics that the client may know of."""
+    def __init__(self, wanted: Subscribe, topics: Known) -> None:
+        """Raises BadName, BadRequest. `topics` are those that the client may know of."""
         if wanted.partitions == []:
             raise BadRequest("partitions names none: leave it out for all of them")
         self._named = list(dict.fromkeys(map(validate_topic_name, wanted.topics or ())))
@@ -56,18 +66,34 @@ class Topics:
         if not self._named and not self._patterns:
             raise BadRequest("topics is required: at least one topic or pattern, or a member_id")
         self._partitions = wanted.partitions
-        self._known = known
+        self._all = topics
+        self._seen: list[str] = []
+        self._matching: list[str] = []
 
     def places(self) -> Places:
-        topics = self._named
-        if self._patterns:
-            matching = (
+        return Places(topics=self._topics(), partitions=self._partitions)
+
+    def extent(self) -> object:
+        return [(topic, self._count(topic)) for topic in self._topics()]
+
+    def _topics(self) -> list[str]:
+        if not self._patterns:
+            return self._named
+        known = self._all.list_topics()
+        if known != self._seen:
+            self._seen = known
+            self._matching = [
                 name
-                for name in self._known()
+                for name in known
                 if any(fnmatchcase(name, pattern) for pattern in self._patterns)
-            )
-            topics = list(dict.fromkeys((*self._named, *matching)))
-        return Places(topics=topics, partitions=self._partitions, may_grow=bool(self._patterns))
+            ]
+        return list(dict.fromkeys((*self._named, *self._matching)))
+
+    def _count(self, topic: str) -> int:
+        try:
+            return self._all.partition_count(topic)
+        except GoQueueError:
+            return 0
 
 
 @dataclass(frozen=True, slots=True)

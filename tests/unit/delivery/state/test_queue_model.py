@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from delivery.config import LANES_COUNT, GroupConfig, QueueConfig
 from delivery.entries.ops import (
@@ -332,7 +332,7 @@ class QueueMachine(RuleBasedStateMachine):
         op = Delivered(group, member, visibility_ms, offsets, request, generation, lowest)
         if how % 5 < 2:
             stream = StreamId(how // 5 % 2 + 1, how // 10 % 2 + 1)
-            op = DeliveredToStream(*astuple(op), stream=stream)
+            op = DeliveredToStream(**asdict(op), stream=stream)
         self.apply_ops(op, hold=hold)
 
     @rule(group=st.integers(1, 2), run=st.integers(1, 2), how=small, hold=st.booleans())

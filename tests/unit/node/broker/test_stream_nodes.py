@@ -11,7 +11,8 @@ from log.levels import Feature
 from node.api.queue import QueuedMessage
 from node.api.streams import Stream
 from node.partition.host import PartitionHost
-from node.queue.stream_watch import LOST_LOOKS, StreamWatch
+from node.peers.runs import LOST_LOOKS
+from node.queue.stream_watch import StreamWatch
 from tests.one_node import eventually, partition_of
 from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 
@@ -67,6 +68,12 @@ async def look(nodes: ThreeNodes, name: str, times: int = 1) -> None:
         await watch_of(nodes, name)._look()
 
 
+async def kill(nodes: ThreeNodes, name: str) -> None:
+    """The node goes without a word of its streams."""
+    nodes.broker(name).streams._open.clear()
+    await nodes.stop(name)
+
+
 def in_flight(host: PartitionHost) -> int:
     return sum(len(group.leases) for group in host.state.queue.groups.values())
 
@@ -98,7 +105,7 @@ async def test_a_node_that_is_gone_has_lost_its_streams(nodes: ThreeNodes) -> No
     await take(alive, 1)
 
     # given a node that comes back: another run of it is seen at once
-    await nodes.stop(first)
+    await kill(nodes, first)
     await look(nodes, leader)
     assert in_flight(host) == 3
     await nodes.start(first)
@@ -109,7 +116,7 @@ async def test_a_node_that_is_gone_has_lost_its_streams(nodes: ThreeNodes) -> No
     # given one that stays away: so many looks, and no sooner
     lasting = await nodes.broker(leader).streams.open("g")
     assert told(await take(lasting, 2)) == [(b"a", 2, "consumer lost"), (b"b", 2, "consumer lost")]
-    await nodes.stop(second)
+    await kill(nodes, second)
     await eventually(lambda: second not in nodes.running[leader].link.connected())
     await look(nodes, leader, LOST_LOOKS)
     assert in_flight(host) == 3

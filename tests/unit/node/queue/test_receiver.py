@@ -26,7 +26,8 @@ from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue import receiver as queue_receiver
 from node.queue.calls import QueueCalls
-from node.queue.receiver import Poll, QueueReceiver
+from node.queue.poll import Poll
+from node.queue.receiver import QueueReceiver
 from node.queue.service import QueueService
 from node.queue_assembly import node_tasks
 from node.replicas.topology import Topology

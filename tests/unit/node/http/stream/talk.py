@@ -19,6 +19,8 @@ class Talker:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse[bool]) -> None:
         self.socket = socket
+        self.answers = True
+        """Whether it answers pings, as long as it listens."""
         self._last_id = 0
         self._early: list[Any] = []
         """Frames with messages that came while something else was waited for."""
@@ -45,6 +47,11 @@ class Talker:
     async def subscribe(self, **fields: Any) -> Any:
         await self.say("subscribe", **fields)
         return await self.hear("subscribed")
+
+    async def idle(self) -> None:
+        """Listen until cancelled; messages that come are kept."""
+        while (found := await self.next()) is not None:
+            self._early.append(found)
 
     async def take(self, count: int) -> list[dict[str, Any]]:
         """So many messages, in as many frames as they come."""

@@ -187,7 +187,7 @@ async def test_a_client_that_is_lost_has_failed(front, put, take, idle, how):
 
     found = [(one["value"], one["attempt"], one.get("last_reason")) for one in await take()]
     assert [one[:2] for one in found] == [("a", 2), ("b", 1)], "in front, one attempt more"
-    assert found[0][2]
+    assert found[0][2] == "consumer lost"
 
 
 async def test_settles_that_are_on_their_way_when_a_client_is_lost_hold(front, put, take, idle):

@@ -94,8 +94,10 @@ class Faulty:
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[NodeAssembly]:
+async def node(way: str) -> AsyncIterator[NodeAssembly]:
     async with one_node() as node:
+        if way == "stream":
+            await node.broker.upgrade.finish_level()
         yield node
 
 

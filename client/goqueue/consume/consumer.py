@@ -88,9 +88,11 @@ class AsyncConsumer:
         leave when it closes, and if it is back within `session_timeout` (the group's if not given,
         30 s by default), nothing has moved.
 
-        Up to `prefetch` messages wait here, received up to `max_messages` at a time, each leased
-        for `visibility` (the group's) again and again, for at most `work_max` once it is worked on.
-        With `auto_ack` a message that was iterated over is acked when the next one is asked for.
+        Up to `prefetch` messages wait here. They come over a stream where servers have it (from
+        feature level 2 on), and are leased as long as that lives; else, or without `stream`, by
+        long polls of up to `max_messages`, leased for `visibility` (the group's) again and again.
+        Once a message is worked on its lease is kept up for `work_max` at most. With `auto_ack` a
+        message that was iterated over is acked when the next one is asked for.
 
         The callbacks are told of partitions: got, before anything of them is received; to be let go
         of, once nothing of them is worked on and before another member gets them, all within

@@ -17,6 +17,7 @@ from node.http.queue.receive import room_for
 from node.http.queue.views import held_bytes, queued_views
 from node.http.request.answers import PAGE_BYTES_MIN
 from node.http.request.call import Call
+from node.http.stream.batches import batch_frame
 from node.http.stream.credit import Outstanding
 from node.http.stream.frames import Messages, error_frame
 from node.http.stream.source import Manner, Source
@@ -182,7 +183,7 @@ class Delivery:
                 kept = len(found)
                 self._remember(found)
                 async for frame in self._frames(found):
-                    await self._wire.tell(frame)
+                    await self._wire.tell(frame, is_binary=self._manner.in_batches)
                 await self._wire.taken()
         finally:
             if kept < len(found):
@@ -210,7 +211,10 @@ class Delivery:
             while at < len(found) and (at == first or size < SLICE_BYTES):
                 size += bytes_of(found[at]) + GIVEN_BYTES
                 at += 1
-            yield await self._encoded(Messages(queued_views(found[first:at])))
+            if self._manner.in_batches:
+                yield batch_frame(found[first:at])
+            else:
+                yield await self._encoded(Messages(queued_views(found[first:at])))
             if at < len(found):
                 await pause()
 

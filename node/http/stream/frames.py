@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -50,6 +50,7 @@ class Subscribe(Body, tag_field="type", tag="subscribe"):
     credit: CreditTotals = msgspec.field(default_factory=CreditTotals)
     visibility_timeout_ms: Duration | None = None
     lowest_priority: str | int | None = None
+    format: Literal["json", "batches"] = "json"
 
 
 class Credit(Body, tag_field="type", tag="credit"):

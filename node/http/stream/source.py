@@ -98,10 +98,12 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """`visibility_ms` None: leases live as long as the stream. Lanes below the lowest are left."""
+    """`visibility_ms` None: leases live as long as the stream. Lanes below the lowest are left.
+    Messages come as JSON, or `in_batches`."""
 
     visibility_ms: int | None
     lowest_lane: int
+    in_batches: bool = False
 
 
 def manner_of(wanted: Subscribe) -> Manner:
@@ -110,7 +112,8 @@ def manner_of(wanted: Subscribe) -> Manner:
     visibility = visibility_ms(wanted.visibility_timeout_ms, name)
     if visibility == 0:
         raise BadRequest(f"{name}: 0 is no time to work in; leave it out for leases that last")
-    return Manner(visibility, lowest_lane_of(wanted.lowest_priority))
+    in_batches = wanted.format == "batches"
+    return Manner(visibility, lowest_lane_of(wanted.lowest_priority), in_batches)
 
 
 def lowest_lane_of(priority: str | int | None) -> int:

@@ -20,11 +20,11 @@ class Wire:
         self._socket = socket
         self._client = client
 
-    async def tell(self, frame: bytes) -> None:
+    async def tell(self, frame: bytes, *, is_binary: bool = False) -> None:
         """Send it once the client has taken what came before, but for what its connection may hold
         unsent. Raises ConnectionError."""
         await self._client.is_taken()
-        await self._socket.send_frame(frame, WSMsgType.TEXT)
+        await self._socket.send_frame(frame, WSMsgType.BINARY if is_binary else WSMsgType.TEXT)
 
     async def taken(self) -> None:
         """Return when the client has taken what was told, as above. Raises ConnectionError."""

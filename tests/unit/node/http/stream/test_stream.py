@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
 
-from goqueue.wire.batch import encode_columns
+from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.errors import TooManyInFlight
 from node.http.budget.memory import Kind
 from tests.one_node import eventually
@@ -388,6 +389,33 @@ async def test_long_messages_and_bytes_are_told_whole(front, put):
         assert first["value"] == long
         assert (second["value_encoding"], len(second["value"])) == ("base64", 133_336)
         assert third["value"] == "short"
+
+
+async def test_messages_come_as_record_batches_where_a_client_wants_them(front, put):
+    await put(
+        b"\x00\xff",
+        b"plain",
+        keys=[b"k", None],
+        headers=[(("h", b"\xff"),), ()],
+        lanes=[1, 2],
+        message_ids=["id", None],
+    )
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], format="batches")
+        frame = (await talker.socket.receive(20)).data
+        size = int.from_bytes(frame[:4], "little")
+        head, batch = json.loads(frame[4 : 4 + size]), RecordBatch.parse(frame[4 + size :])
+
+        assert head["type"] == "messages" and len(head["rows"]) == batch.count
+        rows, records = head["rows"], batch.records()
+        assert [(row["offset"], row["attempt"]) for row in rows] == [(0, 1), (1, 1)]
+        assert rows[0]["timestamp_ms"] and "visible_until_ms" not in rows[0]
+        assert (records[0].value, records[0].key, records[0].lane) == (b"\x00\xff", b"k", 1)
+        assert (records[0].headers, records[0].message_id) == ((("h", b"\xff"),), "id")
+        assert (await talker.settled("ack", *rows))["settled"] == 2
+    async with talking(front) as talker:
+        await talker.say("subscribe", topics=["orders"], format="xml")
+        assert "format" in (await talker.hear("error"))["error"]
 
 
 async def test_a_slow_client_holds_its_credit_and_one_answer_and_stops_only_itself(front, put):

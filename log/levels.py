@@ -39,6 +39,8 @@ class Feature(IntEnum):
     """A receive settles what came before; a node of a lower level would take no notice."""
     RESTING_GROUPS = 2
     """Raft groups with nothing to say rest: one beat between two nodes stands for all of theirs."""
+    TRIMS_OF_SETTLED = 2
+    """What all groups have settled goes when it is asked for; entries begin a segment for it."""
 
 
 class Unspoken(Exception):

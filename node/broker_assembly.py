@@ -101,14 +101,7 @@ def broker_of(
         upgrade,
         NodeScrubs(base.node, own.scrub, base.link, lambda: cluster.nodes),
         NodeCompactions(partitions),
-        NodeTrims(
-            partitions,
-            parts.taking_part,
-            own.flusher,
-            cluster.levels,
-            own.snapshot,
-            upgrade.finish_level if config.cluster.auto_finish else None,
-        ),
+        _trims(own, base, parts, partitions, upgrade),
         NodeArchives(partitions),
     )
     return NodeBroker(
@@ -122,3 +115,15 @@ def broker_of(
         NodeTraces(traced),
         operators,
     )
+
+
+def _trims(
+    own: BrokerBase,
+    base: QueueBase,
+    parts: QueueParts,
+    partitions: Partitions,
+    upgrade: NodeUpgrade,
+) -> NodeTrims:
+    finish = upgrade.finish_level if own.config.cluster.auto_finish else None
+    levels = base.cluster.levels
+    return NodeTrims(partitions, parts.taking_part, own.flusher, levels, own.snapshot, finish)

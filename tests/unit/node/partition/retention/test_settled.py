@@ -212,6 +212,18 @@ async def test_it_is_refused_of_topics_that_keep_last_values_and_of_none(
         await node.broker.trims.trim_settled("nope")
 
 
+async def test_what_waits_for_its_archive_stays(node: NodeAssembly) -> None:
+    await node.broker.topics.alter_topic("t", {"require_archive": True})
+    await receive(node)
+    await publish(node, "done")
+    await settle(node, await receive(node))
+
+    assert await trim(node) == PartitionTrim(0, 0, 0)
+    await node.broker.topics.alter_topic("t", {"require_archive": False})
+    await eventually(lambda: not led(node).retention.archiving.is_required)
+    assert (await trim(node)).messages == 1
+
+
 async def test_every_replica_of_a_cluster_gives_back_the_same_once_level_2_is_finished() -> None:
     async with three_nodes() as nodes:
         first = nodes.running["n1"]

@@ -17,7 +17,7 @@ from log.partition.log import PartitionLog
 from log.segments.chain import SegmentInfo
 from node.api.trims import PartitionTrim
 from node.broker.partitions import Partitions
-from node.partition.retention.settled import SettledTrim
+from node.partition.settled import SettledTrim
 from node.queue.lag import TakingPart
 from node.rpc import partitions as rpc
 from node.storage.flusher import Flusher

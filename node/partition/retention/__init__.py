@@ -2,6 +2,5 @@
 
 Begin with `trimming` (retention by age and size), with `archiving` (what must wait for an
 archive) and `reappended` (messages that were appended once more, as their entries went).
-`settled` is what goes when it is asked for: all that every group has settled.
 `compaction` keeps the last message of each key; `compaction_scan` does its work on threads.
 """

@@ -18,8 +18,8 @@ from log.levels import NotFinished
 from node.api.dead_letters import DeadFilter
 from node.api.trims import PartitionTrim
 from node.assembly import NodeAssembly
+from node.partition import settled
 from node.partition.host import PartitionHost
-from node.partition.retention import settled
 from node.queue.group_admin import group_ref
 from tests.one_node import partition_of
 from tests.unit.node.queue.test_whole_node import publish, receive, settle

@@ -2,9 +2,10 @@
 
 Frame, little-endian: length u32 (whole frame), CRC-32C u32 (of all that follows), index u64,
 term u64, time_ms u64, base_offset u64, record_count u32, kind u8, flags u8, voters u8, lag u8;
-then `voters` matched indexes u64; then the body. Lag: after what time, by `LAGS_MS`, the entry
-before was committed, if it was by then; 0 where that is not told. A frame is encoded once, by the
-leader, and never again: so the segments of all replicas are equal byte for byte.
+then `voters` matched indexes u64; then the body. Flags: `HAS_NEW_SEGMENT`. Lag: after what time,
+by `LAGS_MS`, the entry before was committed, if it was by then; 0 where that is not told. A frame
+is encoded once, by the leader, and never again: so the segments of all replicas are equal byte for
+byte.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ FRAME_BYTES_MAX = 64 << 20
 LAGS_MS = (*range(33), *(int(32 * 1.06**step) for step in range(1, 223)))
 """What lag 1 stands for, and so on: exact at first, then to within 6 %, up to 3.6 hours."""
 
+HAS_NEW_SEGMENT = 1
+"""A flag: on every replica a segment begins with this entry, so that those before it may go."""
+
 _LAG_AT = HEADER_BYTES - 1
+_FLAGS_AT = HEADER_BYTES - 3
 _REST = struct.Struct("<QQQQIBBBB")
 _LENGTH = struct.Struct("<I")
 _LENGTH_CRC = struct.Struct("<II")
@@ -68,6 +73,11 @@ class Entry:
     def crc(self) -> int:
         """The frame's CRC-32C: with index and term it identifies the entry among replicas."""
         return int.from_bytes(self.frame[4:8], "little")
+
+    @property
+    def begins_segment(self) -> bool:
+        """Whether no entry before it stands in its segment."""
+        return bool(self.frame[_FLAGS_AT] & HAS_NEW_SEGMENT)
 
     @property
     def lag_ms(self) -> int | None:
@@ -116,6 +126,7 @@ def make_entry(
     base_offset: int = 0,
     record_count: int = 0,
     matches: Sequence[int] = (),
+    flags: int = 0,
     lag_ms: int | None = None,
 ) -> Entry:
     """A new entry together with its frame."""
@@ -128,6 +139,7 @@ def make_entry(
         base_offset=base_offset,
         record_count=record_count,
         matches=matches,
+        flags=flags,
         lag_ms=lag_ms,
     )
     return Entry(

@@ -376,7 +376,8 @@ def assemble(
     queue_base = _queue_base(base, groups, finder, background_tasks)
     parts = queue_parts(queue_base)
     for_groups = group_services(queue_base, parts)
-    own = BrokerBase(config, status, base.flusher, groups.repair.scrub, groups.moves.ask_progress)
+    progress, snapshot = groups.moves.ask_progress, groups.maintenance.snapshot
+    own = BrokerBase(config, status, base.flusher, groups.repair.scrub, progress, snapshot)
     broker = broker_of(own, queue_base, parts, for_groups.signs)
     spans = spans_of(config)
     ports = ports_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)

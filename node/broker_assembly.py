@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from goqueue.wire.types import PartitionId
 from node.broker.archive import NodeArchives
 from node.broker.compaction import NodeCompactions
 from node.broker.node import NodeBroker, NodeItself, OperatorsFront
@@ -18,6 +19,7 @@ from node.broker.scrub import NodeScrubs
 from node.broker.search import NodeSearch, SearchParts
 from node.broker.topics import NodeTopics, until_led
 from node.broker.traces import NodeTraces, TraceParts
+from node.broker.trims import NodeTrims
 from node.broker.upgrade import NodeUpgrade
 from node.cluster.tenant_quotas import Shares
 from node.config.node import NodeConfig
@@ -43,6 +45,8 @@ class BrokerBase:
     flusher: Flusher
     scrub: Scrub
     progress: Callable[[], Awaitable[Progress]]
+    snapshot: Callable[[PartitionId], Awaitable[None]]
+    """Stores the state of a replica here, where it is another than was stored last."""
 
 
 def broker_of(
@@ -90,12 +94,14 @@ def broker_of(
         parts.groups,
         parts.taking_part,
     )
+    upgrade = NodeUpgrade(cluster, lambda: status.cluster_view().nodes)
     operators = OperatorsFront(
         NodeItself(config.node_id, status, offsets_collector),
         placement,
-        NodeUpgrade(cluster, lambda: status.cluster_view().nodes),
+        upgrade,
         NodeScrubs(base.node, own.scrub, base.link, lambda: cluster.nodes),
         NodeCompactions(partitions),
+        _trims(own, base, parts, partitions, upgrade),
         NodeArchives(partitions),
     )
     return NodeBroker(
@@ -109,3 +115,15 @@ def broker_of(
         NodeTraces(traced),
         operators,
     )
+
+
+def _trims(
+    own: BrokerBase,
+    base: QueueBase,
+    parts: QueueParts,
+    partitions: Partitions,
+    upgrade: NodeUpgrade,
+) -> NodeTrims:
+    finish = upgrade.finish_level if own.config.cluster.auto_finish else None
+    levels = base.cluster.levels
+    return NodeTrims(partitions, parts.taking_part, own.flusher, levels, own.snapshot, finish)

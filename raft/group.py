@@ -230,12 +230,14 @@ class RaftGroup:
         record_count: int = 0,
         time_ms: int | None = None,
         relaxed: bool = False,
+        begins_segment: bool = False,
         callback: Proposed,
     ) -> Index:
         """Appends an entry now, in call order; its index. The callback fires exactly once.
 
         With `relaxed` it may be lost in a power cut, until the next sync, if this replica is alone
-        and `RaftConfig.relaxed_alone` allows it.
+        and `RaftConfig.relaxed_alone` allows it. With `begins_segment`, which needs
+        `Feature.TRIMS_OF_SETTLED`, each replica's log has it at the beginning of a segment.
 
         It never fires during this call. Raises NotLeader unless `is_ready_leader`, StoreFailed, or
         ValueError for a body that is too large; nothing was appended then.
@@ -248,6 +250,7 @@ class RaftGroup:
                 record_count=record_count,
                 time_ms=time_ms,
                 relaxed=relaxed,
+                begins_segment=begins_segment,
                 callback=callback,
             )
         except LogError as error:

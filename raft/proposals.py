@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.wire.types import Index
-from log.entry import Entry, make_entry
+from log.entry import HAS_NEW_SEGMENT, Entry, make_entry
 from raft.errors import NotLeader, Outcome
 from raft.log_time import LogTime
 from raft.state import Proposed, State
@@ -27,6 +27,7 @@ class Proposals:
         record_count: int,
         time_ms: int | None,
         relaxed: bool = False,
+        begins_segment: bool = False,
         callback: Proposed,
     ) -> Index:
         """As `RaftGroup.propose`, which stops the replica where a LogError comes out."""
@@ -45,6 +46,7 @@ class Proposals:
             base_offset=base_offset,
             record_count=record_count,
             matches=state.matched(),
+            flags=HAS_NEW_SEGMENT if begins_segment else 0,
             lag_ms=self._log_time.lag_ms(index - 1),
         )
         if relaxed and state.config.relaxed_alone and not state.peers:

@@ -112,6 +112,62 @@ def check(directory: str, disk: Disk, told: list[Event], cut_at: int) -> None:
     assert put - gone - set(given) <= {item for _, what, item in told if what != "put"}
 
 
+def compacting(directory: str, disk: Disk, how_far: Callable[[], int]) -> list[Event]:
+    """Puts items, has one of them die, acks the others and compacts, again and again; the last ones
+    are left. What was acknowledged, in order."""
+    told: list[Event] = []
+
+    def note(what: str, *items: str) -> None:
+        told.extend((how_far(), what, item) for item in items)
+
+    with opened(directory, disk) as client:
+        queue = Queue(client, visibility="1h")
+        for number in range(3):
+            items = [f"{number}-{row}" + "x" * 900 for row in range(12)]
+            queue.put_many(items)
+            note("put", *items)
+            dead, *done = queue.get_many(12)
+            dead.message.reject("poison")
+            note("dead", dead.value)
+            queue.ack(*done)
+            note("done", *(item.value for item in done))
+            went = queue.compact()
+            assert (went.messages, went.bytes > 10_000) == (12, True)
+        queue.put_many(["left", "over"])
+        note("put", "left", "over")
+    return told
+
+
+def check_compacted(directory: str, disk: Disk, told: list[Event], cut_at: int) -> None:
+    """Nothing that was acknowledged as put is gone unless it is done, and what is done stays so;
+    dead letters are there. The directory compacts as before."""
+    known = {item: what for how_far, what, item in told if how_far <= cut_at}
+    kept: list[str] = []
+    given: list[str] = []
+    letters: list[list[str]] = []
+    with opened(directory, disk) as client:
+        try:
+            kept = [message.text for message in client.read("queue", 0, limit=1000).messages]
+            while found := client.receive("queue", "queue", limit=100):
+                given += [message.text for message in found]
+            for _ in range(2):
+                dead = client.dead_letters("queue", "queue")
+                letters.append([letter.text for letter in dead])
+                client.trim_topic("queue")
+        except (UnknownGroup, UnknownTopic):
+            assert not known
+
+    def of(what: str) -> set[str]:
+        return {item for item, known_as in known.items() if known_as == what}
+
+    before, after = letters or ([], [])
+    assert of("dead") <= set(before), "a dead letter is lost"
+    assert before == after
+    assert of("put") <= {*kept, *before}, "what is not done is lost"
+    assert not of("done") & {*given, *before}, "what is done came again"
+    assert len(given) == len(set(given))
+
+
 def _next_sync(told: list[Event], number: int) -> float:
     """How far the disk was when something after this lease was acknowledged."""
     after = (how_far for how_far, what, _item in told[number + 1 :] if what != "taken")

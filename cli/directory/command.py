@@ -1,6 +1,6 @@
 """`goqueue-cli local`: what is in a directory, whether it is sound, and what can be saved of it.
 
-All but `repair` only read, also while a program has the directory open.
+All but `compact` and `repair` only read, also while a program has the directory open.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOST_HEADER = "goqueue-lost"
 GROUP = "queue"
 
 app = typer.Typer(
-    help="A queue in a directory: look at it, verify it, repair it. Needs no server.",
+    help="A queue in a directory: look at it, verify, compact and repair it. Needs no server.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -69,6 +69,12 @@ MESSAGE_COLUMNS = (
     Column("VALUE", "value"),
     Column("KEY", "key", wide=True),
     Column("HEADERS", "headers", wide=True),
+)
+COMPACT_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("MESSAGES GONE", "messages"),
+    Column("BYTES GONE", lambda row: bytes_text(row["bytes"])),
+    Column("KEPT FOR", "kept_for"),
 )
 DAMAGE_COLUMNS = (
     Column("FILE", "file", whole=True),
@@ -251,6 +257,49 @@ def _damage_row(damage: Damage) -> Json:
         "reason": damage.reason,
         "lost": damage.loses or None,
     }
+
+
+@command(app, "compact")
+async def compact(
+    session: Session,
+    directory: Directory,
+    topic: Annotated[
+        str | None, typer.Argument(help="The topic; all of them if not given.")
+    ] = None,
+) -> None:
+    """Give the space of what is done back, now.
+
+    Of each topic all goes, in whole files, up to the first message that a group has not settled.
+    What is not done stays, dead letters and delayed messages too. A program that has the directory
+    open is asked to do it; else it is opened for that.
+    """
+    rows: list[Row] = []
+    async with _owned(directory) as client:
+        for name in await client.list_topics() if topic is None else (topic,):
+            if topic is None and (await client.topic(name)).is_compacted:
+                continue  # by key: `topic compact` does that
+            went = await client.trim_topic(name)
+            kept_for = sorted({part.kept_for for part in went.partitions if part.kept_for})
+            rows.append(
+                {
+                    "topic": name,
+                    "messages": went.messages,
+                    "bytes": went.bytes,
+                    "kept_for": ", ".join(kept_for) or None,
+                }
+            )
+    session.output.rows(COMPACT_COLUMNS, rows, empty="No topics.")
+
+
+@asynccontextmanager
+async def _owned(directory: Path) -> AsyncIterator[AsyncClient]:
+    """A client that has the directory open, or asks the program that has."""
+    _silence()
+    from goqueue import AsyncClient
+    from goqueue.local.directory import DirectoryChannel
+
+    async with AsyncClient(DirectoryChannel(_existing(directory))) as client:
+        yield client
 
 
 @asynccontextmanager

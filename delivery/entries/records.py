@@ -24,6 +24,7 @@ NO_REQUEST = 0
 _FIRST = Offset(0)
 _PREFIX = struct.Struct("<QII")
 _TRIM = struct.Struct("<QQ")
+_SETTLED_TRIM = struct.Struct("<QQB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,12 @@ class AppendedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """The first entry and the first offset that a partition still has."""
+    """The first entry and the first offset that a partition still has. `settled`: only if no group
+    has anything to do before it, as the entry is applied."""
 
     index: Index
     offset: Offset
+    settled: bool = False
 
 
 def encode_records(batches: Sequence[AppendBatch]) -> list[bytes | memoryview]:
@@ -131,15 +134,17 @@ def decode_appended(
         offset = Offset(offset + count)
 
 
-def encode_trim(index: Index, offset: Offset) -> bytes:
-    """The body of a trim: entries below `index`, and so all offsets below `offset`, may go."""
-    return _TRIM.pack(index, offset)
+def encode_trim(index: Index, offset: Offset, *, settled: bool = False) -> bytes:
+    """The body of a trim: entries below `index`, and so all offsets below `offset`, may go. With
+    `settled` it needs `Feature.TRIMS_OF_SETTLED`."""
+    return _SETTLED_TRIM.pack(index, offset, 1) if settled else _TRIM.pack(index, offset)
 
 
 def decode_trim(body: bytes | memoryview) -> Trim:
     """What `encode_trim` wrote. Raises struct.error on anything shorter."""
     index, offset = _TRIM.unpack_from(body)
-    return Trim(Index(index), Offset(offset))
+    settled = len(body) >= _SETTLED_TRIM.size and bool(body[_TRIM.size])
+    return Trim(Index(index), Offset(offset), settled)
 
 
 def _identity(batch: memoryview) -> tuple[int, int, int]:

@@ -25,6 +25,7 @@ from delivery.state.queue_snapshot import (
     encode_bitmaps,
     load_queue,
 )
+from delivery.state.settled import is_settled
 from goqueue.wire.types import Index, Offset
 from goqueue.wire.unreadable import UNREADABLE
 from log.entry import Entry, EntryKind
@@ -184,14 +185,16 @@ class PartitionState:
             self.queue.carry(reappended.offsets, entry.index)
 
     def _apply_trim(self, entry: Entry) -> None:
-        """The log begins later, unless something would be lost that must be kept."""
+        """The log begins later, unless something would be lost that must be kept; or, where only
+        what is settled may go, that a group has to do."""
         trim = decode_trim(entry.body)
         self.queue.advance(entry.time_ms)
         index = Index(max(self.log_start_index, min(trim.index, entry.index)))
         offset = Offset(max(self.log_start_offset, min(trim.offset, self.next_offset)))
         if (index, offset) == (self.log_start_index, self.log_start_offset):
             return
-        if self.may_drop(offset) and self.queue.may_trim(index, offset):
+        allowed = self.may_drop(offset) and self.queue.may_trim(index, offset)
+        if allowed and (not trim.settled or is_settled(self.queue, index, offset)):
             self.queue.trim(index, offset)
             self.log_start_index, self.log_start_offset = index, offset
         else:

@@ -1,6 +1,7 @@
 """A group's chain of segments: appended to and truncated by one thread, read by any.
 
-Segments are rolled by entry bytes and log time alone, so all replicas roll at the same entries.
+Segments are rolled by what stands in entries alone: their bytes, their log time, and where one says
+that a segment begins with it. So all replicas roll at the same entries.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class PartitionSegments:
             fits = active is not None and (
                 size == 0
                 or (
-                    size + len(entry.frame) <= self._config.segment_bytes
+                    not entry.begins_segment
+                    and size + len(entry.frame) <= self._config.segment_bytes
                     and entry.time_ms - time_ms < self._config.segment_time_ms
                 )
             )

@@ -25,6 +25,7 @@ from node.api.shares import TenantShares
 from node.api.streams import Streams
 from node.api.topics import Topics
 from node.api.traces import Traces
+from node.api.trims import Trims
 from node.api.upgrade import Upgrade
 
 
@@ -91,6 +92,9 @@ class Broker(Protocol):
 
     @property
     def compactions(self) -> Compactions: ...
+
+    @property
+    def trims(self) -> Trims: ...
 
     @property
     def archives(self) -> Archives: ...

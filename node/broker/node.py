@@ -15,6 +15,7 @@ from node.broker.search import NodeSearch
 from node.broker.streams import NodeStreams
 from node.broker.topics import NodeTopics
 from node.broker.traces import NodeTraces
+from node.broker.trims import NodeTrims
 from node.broker.upgrade import NodeUpgrade
 from node.cluster.tenant_quotas import Shares
 from node.groups.members import GroupMembers
@@ -92,6 +93,7 @@ class OperatorsFront:
     upgrade: NodeUpgrade
     scrubs: NodeScrubs
     compactions: NodeCompactions
+    trims: NodeTrims
     archives: NodeArchives
 
 
@@ -130,4 +132,5 @@ class NodeBroker:
         self.upgrade = operators.upgrade
         self.scrubs = operators.scrubs
         self.compactions = operators.compactions
+        self.trims = operators.trims
         self.archives = operators.archives

@@ -5,5 +5,5 @@ Begin with `host` (PartitionHost: the state machine that puts all parts together
 leader), with `consumer_activity` and `unreadable_messages` beside it. `timeline_lookup`, `trace`
 and `offset_lookup` find what a log tells of a message; `indexer` keeps indexes up to date.
 `metrics` and `queue_metrics` count. Below: `reading` (batches, messages and indexes of one log),
-and above that `retention` (what of a log may go).
+and above that `retention` (what of a log may go). `settled` is what goes when it is asked for.
 """

@@ -126,6 +126,7 @@ METHODS: Mapping[str, Repeats] = {
     "events": Repeats.READS,
     "message_why": Repeats.READS,
     "archived": Repeats.BY_CONTENTS,  # not with `anew`
+    "trim_settled": Repeats.IDEMPOTENT,  # what has gone is gone; what was settled since goes, too
     "compaction": Repeats.IDEMPOTENT,  # a run that finds nothing to take does nothing
     # the queue
     "queue_take": Repeats.BY_REQUEST,

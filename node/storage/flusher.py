@@ -32,6 +32,9 @@ from node.storage.disk_pace import DiskPace
 
 T = TypeVar("T")
 
+CHECKPOINTS = 3
+"""To delete what may go: one that syncs segments, one that moves logs' starts by that, and one that
+deletes what the synced starts leave."""
 RETRY_S = 0.5
 """How often what a full disk refused is tried again."""
 
@@ -161,6 +164,17 @@ class Flusher:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._spills_wanted.append(waiter)
             await waiter
+
+    async def checkpointed(self) -> None:
+        """Return once segments and write-ahead files that may go by now are deleted: what was
+        appended before the call stands in segments, synced. What a full disk refuses is left for a
+        later checkpoint. Raises `StoreFailed`."""
+        await self.spilled()
+        for _ in range(CHECKPOINTS):
+            await self._checkpoints.settled()
+            self._start_checkpoint()
+            await self._checkpoints.settled()
+            await self.sync()
 
     # the loop's side
 

@@ -15,13 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from log.disk.files import Bytes, OsDisk
+from log.disk.files import Bytes, Disk, OsDisk
 from tests.chaos.storm.ground import do, missing_for_disks, unmount_image
-from tests.power_cuts import check, small_files, work
+from tests.power_cuts import Event, check, check_compacted, compacting, small_files, work
 
 IMAGE_BYTES = 48 << 20
 EVERY = int(os.environ.get("GOQUEUE_POWER_CUTS", "0"))
 CUTS = 4
+Work = Callable[[str, Disk, Callable[[], int]], list[Event]]
+Check = Callable[[str, Disk, list[Event], int], None]
 LATE = "commit=600"
 """The journal is committed by syncs alone, not by the time that passes."""
 
@@ -81,8 +83,11 @@ def image(tmp_path: Path) -> Iterator[Path]:
     unmount_image(path)
 
 
+@pytest.mark.parametrize(
+    ("work", "check"), [(work, check), (compacting, check_compacted)], ids=["queue", "compact"]
+)
 def test_a_power_cut_on_ext4_loses_nothing(
-    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Work, check: Check, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_files(monkeypatch)
     mounted, copies = tmp_path / "mounted", tmp_path / "copies"

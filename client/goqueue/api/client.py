@@ -128,6 +128,7 @@ class AsyncClient:
     delete_topic = _topics(Topics.delete_topic)
     partitions = _topics(Topics.partitions)
     flush_topic = _topics(Topics.flush_topic)
+    trim_topic = _topics(Topics.trim_topic)
 
     # publishing
 

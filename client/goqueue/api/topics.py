@@ -9,9 +9,9 @@ import msgspec
 
 from goqueue.models.options import TopicSettings, check_options
 from goqueue.models.times import duration_text
-from goqueue.models.topics import Partition, Topic
+from goqueue.models.topics import Partition, Topic, TopicTrim
 from goqueue.publish.metadata import KnownTopics, TopicFacts
-from goqueue.transport.calls import Calls, given
+from goqueue.transport.calls import Calls, decode, given
 from goqueue.transport.http import join
 from goqueue.transport.patience import confirmed
 from goqueue.wire.errors import UnknownTopic
@@ -85,6 +85,15 @@ class Topics:
     async def flush_topic(self, topic: str) -> None:
         """Return once all that was acked so far is fsynced on a majority; for relaxed topics."""
         await self._calls.transport.request("POST", join("topics", topic, "flush"), repeatable=True)
+
+    async def trim_topic(self, topic: str) -> TopicTrim:
+        """Let go of what every group has settled that takes part in the topic, from each
+        partition's beginning, and give its space back; how much that was. Nothing goes where no
+        group takes part. Delayed messages and dead letters stay, for their groups; `read` does not
+        find them any more. Raises `UnknownTopic`, and Conflict for a topic compacted by key."""
+        path = join("topics", topic, "trim")
+        answer = await self._calls.transport.request("POST", path, repeatable=True)
+        return decode(answer.body, TopicTrim)
 
     async def facts(self, topic: str) -> TopicFacts:
         """What publishing has to know of a topic, asked now. Raises `UnknownTopic`."""

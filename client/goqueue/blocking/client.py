@@ -96,6 +96,7 @@ class Client:
     delete_topic = blocking(AsyncClient.delete_topic)
     partitions = blocking(AsyncClient.partitions)
     flush_topic = blocking(AsyncClient.flush_topic)
+    trim_topic = blocking(AsyncClient.trim_topic)
 
     # publishing
 

@@ -32,6 +32,7 @@ from goqueue.models.options import Priority
 from goqueue.models.outcomes import failed
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, Time, visibility_s
+from goqueue.models.topics import TopicTrim
 from goqueue.publish.outgoing import Text, to_headers
 from goqueue.wire.errors import (
     BadRequest,
@@ -389,6 +390,15 @@ class Queue(Generic[T]):
         durability is `turbo`."""
         self._check_open()
         self.client.flush_topic(self.topic)
+
+    def compact(self) -> TopicTrim:
+        """Give the space of what is done back, now; `messages` and `bytes` that went. Up to the
+        first item that some group has to do yet, in whole files: what is done and stands in one
+        file with what is not goes with a later call. All that is not done stays, dead letters and
+        delayed items too, also where it is cut short by a crash. `seek` can't go back to what went,
+        and its ids may be put again. A group takes part once it has taken something out."""
+        self._check_open()
+        return self.client.trim_topic(self.topic)
 
     # private
 

@@ -66,6 +66,26 @@ class Topic(msgspec.Struct, frozen=True):
         return "compact" in str(self.config.get("cleanup", ""))
 
 
+class PartitionTrim(msgspec.Struct, frozen=True):
+    """What went of one partition: so many messages, and bytes of files at its leader. `earliest` is
+    the first offset kept; it is a message that the group `kept_for` has to do yet, if any."""
+
+    partition: int
+    messages: int = 0
+    bytes: int = 0
+    earliest: int = 0
+    kept_for: str | None = None
+
+
+class TopicTrim(msgspec.Struct, frozen=True):
+    """What a trim let go of: messages, and bytes of files, of all partitions and of each."""
+
+    topic: str
+    messages: int = 0
+    bytes: int = 0
+    partitions: list[PartitionTrim] = []
+
+
 class ClusterNode(msgspec.Struct, frozen=True):
     """A broker as the node that answered sees it: `alive`, `dead` or `wiped`."""
 

@@ -64,6 +64,7 @@ POLICIES: dict[str, Policy] = {
     "replaceTopic": _CHANGE_TOPIC,
     "deleteTopic": _CHANGE_TOPIC,
     "flushTopic": _PUBLISH,
+    "trimTopic": _CHANGE_TOPIC,
     "getCompaction": _LOOK_AT_TOPIC,
     "runCompaction": _CHANGE_TOPIC,
     "compactTopic": _CHANGE_TOPIC,

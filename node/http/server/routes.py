@@ -177,6 +177,8 @@ ROUTES: tuple[Route, ...] = (
           response=topics.TopicDeleted),
     Route("POST", _TOPIC + "/flush", topics.flush, "flushTopic",
           "Sync what was acked under relaxed durability", response=topics.TopicFlushed),
+    Route("POST", _TOPIC + "/trim", topics.trim, "trimTopic",
+          "Let go of what all groups have settled, with its space", response=topics.TopicTrimmed),
     Route("GET", _TOPIC + "/compaction", compaction.status, "getCompaction",
           "How much of each partition is compacted", response=compaction.CompactionAnswer),
     Route("POST", _TOPIC + "/compaction", compaction.run, "runCompaction",

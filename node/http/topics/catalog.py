@@ -195,6 +195,26 @@ class TopicFlushed(Struct):
     name: str
 
 
+class PartitionTrimmed(Struct):
+    """`messages` went, and `bytes` of files at the leader. `earliest` is the first offset that is
+    kept: a message that the group `kept_for` has not settled, null where all have settled all."""
+
+    partition: int
+    messages: int
+    bytes: int
+    earliest: int
+    kept_for: str | None
+
+
+class TopicTrimmed(Struct):
+    """What went of all partitions, and of each."""
+
+    topic: str
+    messages: int
+    bytes: int
+    partitions: list[PartitionTrimmed]
+
+
 _CREATE = msgspec.json.Decoder(CreateTopic)
 _SETTINGS = msgspec.json.Decoder(TopicSettings)
 
@@ -236,6 +256,16 @@ async def flush(call: Call) -> web.Response:
     name = call.topic()
     await call.broker.records.flush(name)
     return answer(TopicFlushed(True, name))
+
+
+async def trim(call: Call) -> web.Response:
+    name = call.topic()
+    rows = [
+        PartitionTrimmed(number, went.messages, went.bytes, went.earliest, went.kept_for or None)
+        for number, went in (await call.broker.trims.trim_settled(name)).items()
+    ]
+    messages, size = sum(row.messages for row in rows), sum(row.bytes for row in rows)
+    return answer(TopicTrimmed(name, messages, size, rows))
 
 
 async def partitions(call: Call) -> web.Response:

@@ -80,7 +80,7 @@ class Retention:
         try:
             trim = self._due(raft_group.log_time.now_ms())
             if trim is not None and await self.carry(*trim):
-                await self._propose(EntryKind.TRIM, encode_trim(*trim))
+                await self.propose(EntryKind.TRIM, encode_trim(*trim))
         except NotLeader:
             return
         except (LogError, OSError) as error:  # who heals the log knows of it
@@ -91,6 +91,20 @@ class Retention:
     def reappended_rows(self, index: Index) -> Mapping[Offset, MessageRow]:
         """The messages of a carrying entry. Raises LogError where it can't be read."""
         return ReappendedRows(self._log.entry(index).body)
+
+    async def propose(
+        self, kind: EntryKind, body: bytes, *, begins_segment: bool = False
+    ) -> Index | None:
+        """The entry's index once it was applied; None where it may not have been. Raises
+        NotLeader."""
+        done: asyncio.Future[Index | None] = asyncio.get_running_loop().create_future()
+
+        def ended(outcome: Outcome, _result: object, index: Index) -> None:
+            if not done.done():
+                done.set_result(index if outcome is Outcome.APPLIED else None)
+
+        self._raft_group().propose(kind, body, begins_segment=begins_segment, callback=ended)
+        return await done
 
     # private
 
@@ -142,7 +156,7 @@ class Retention:
             except (LogError, GoQueueError, ValueError) as error:
                 _log.warning("not_carried", group=str(self._log.id), problem=str(error))
                 return False
-            if not await self._propose(EntryKind.CARRIED, body):
+            if not await self.propose(EntryKind.CARRIED, body):
                 return False
             del left[:count]
             await asyncio.sleep(0)
@@ -208,17 +222,6 @@ class Retention:
             if entry is not None and base <= offset < base + count:
                 return entry.time_ms, {Offset(base + row): row for row in range(count)}, stored
         raise ValueError(f"message {offset} is not stored")
-
-    async def _propose(self, kind: EntryKind, body: bytes) -> bool:
-        """Whether the entry was applied."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def ended(outcome: Outcome, _result: object, _index: Index) -> None:
-            if not done.done():
-                done.set_result(outcome is Outcome.APPLIED)
-
-        self._raft_group().propose(kind, body, callback=ended)
-        return await done
 
 
 def _leading(offsets: Iterable[Offset], places: Mapping[Offset, int]) -> list[int]:

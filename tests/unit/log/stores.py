@@ -74,7 +74,13 @@ def numbers(seed: int = 1) -> Callable[[], int]:
 
 
 def entry(
-    index: int, term: int = 1, *, size: int = 20, records: int = 1, time_ms: int | None = None
+    index: int,
+    term: int = 1,
+    *,
+    size: int = 20,
+    records: int = 1,
+    time_ms: int | None = None,
+    flags: int = 0,
 ) -> Entry:
     """An entry whose body tells its index and term; offsets count from 0 with the index."""
     body = f"{index}.{term}:".encode().ljust(size, b"x")
@@ -86,6 +92,7 @@ def entry(
         base_offset=(index - 1) if records else 0,
         record_count=records,
         body=body,
+        flags=flags,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from log.entry import LAGS_MS, EntryKind, decode_frame, make_entry
+from log.entry import HAS_NEW_SEGMENT, LAGS_MS, EntryKind, decode_frame, make_entry
 
 
 def told(lag_ms: int | None) -> int | None:
@@ -27,3 +27,10 @@ def test_a_longer_lag_is_told_as_no_shorter_and_within_six_percent(lag_ms: int) 
 @pytest.mark.parametrize("lag_ms", [None, LAGS_MS[-1] + 1])
 def test_what_is_not_known_or_too_long_is_not_told(lag_ms: int | None) -> None:
     assert told(lag_ms) is None
+
+
+@pytest.mark.parametrize("flags", [0, HAS_NEW_SEGMENT, 255])
+def test_an_entry_tells_whether_a_segment_begins_with_it(flags: int) -> None:
+    entry = make_entry(index=2, term=1, time_ms=9, kind=EntryKind.NOOP, flags=flags, matches=(1,))
+
+    assert decode_frame(entry.frame).begins_segment is entry.begins_segment is bool(flags)

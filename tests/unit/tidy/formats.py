@@ -39,6 +39,7 @@ NUMBERS = ("VERSION", "MAGIC", "FORMAT", "LAYOUT")
 FLAGS = (
     ("raft.frames", ("REJECTED", "PRE", "GRANTED", "TRANSFER", "EVERYONE", "SUSPECT", "ANSWER")),
     ("goqueue.wire.layout", ("HAS_",)),
+    ("log.entry", ("HAS_",)),
 )
 
 Row = tuple[str, str]

@@ -88,13 +88,38 @@ def look(jobs: Path, count: int) -> None:
     assert (verified.exit_code, rows(verified)) == (0, [])
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_done_is_given_back_by_who_has_it_open_or_by_the_command(
+    jobs: Path, is_open: bool
+) -> None:
+    with Queue(jobs) as queue:
+        queue.put_many(["done" * 250] * 50)
+        queue.ack(*queue.get_many(57))
+        queue.put("left")
+        if is_open:
+            compacted = run("compact", jobs)
+    if not is_open:
+        compacted = run("compact", jobs)
+
+    (row,) = rows(compacted)
+    assert (row["topic"], row["messages"], row["kept_for"]) == ("queue", 58, "queue")
+    assert rows(run("compact", jobs, "queue")) == [
+        {"topic": "queue", "messages": 0, "bytes": 0, "kept_for": "queue"}
+    ]
+    with Queue(jobs) as queue:
+        assert queue.get(timeout=0).value == "left"
+        queue.task_done()
+    assert rows(run("compact", jobs))[0]["bytes"] > 50_000
+    assert run("compact", jobs, "nope").exit_code == 3
+
+
 def test_a_dump_begins_where_it_is_told_to(jobs: Path) -> None:
     assert [row["offset"] for row in rows(run("dump", jobs, "--from", 6, "-p", 0))] == [6, 7]
     assert run("dump", jobs, "-p", 1).exit_code == 3
 
 
 def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
-    for words in (["stats"], ["verify"], ["inspect"], ["dump"], ["peek"], ["repair"]):
+    for words in (["stats"], ["verify"], ["inspect"], ["dump"], ["peek"], ["repair"], ["compact"]):
         found = run(*words, tmp_path)
         assert (found.exit_code, "there is no queue in" in found.stderr) == (3, True)
     assert list(tmp_path.iterdir()) == []

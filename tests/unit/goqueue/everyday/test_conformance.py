@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import goqueue
-from goqueue import Client, Consumer, DeadFilter, OutgoingMessage
+from goqueue import Client, Consumer, DeadFilter, OutgoingMessage, Queue
 from goqueue.errors import BadRequest, NotFound, ReceiptExpired, TopicExists, UnknownTopic
 from tests.cluster.processes import eventually
 
@@ -177,3 +177,25 @@ def test_positions_are_set_and_told(client: Client) -> None:
     assert receive(client) == ["c"]
     assert client.offsets("billing", "orders") == {"orders": {0: 3}}
     assert client.commit_offsets("billing", {"orders": {0: 3}}) == {"orders": {0: 3}}
+
+
+def test_the_space_of_what_is_done_is_given_back(client: Client) -> None:
+    client.admin.finish_upgrade()  # a directory does that by itself
+    queue = Queue[str](client, "jobs")
+    queue.put_many(["x" * 1000] * 50)
+    queue.put("dead")
+    done = queue.get_many(51, timeout=WAIT_S)
+    done[-1].message.reject("poison")
+    queue.ack(*done[:-1])
+
+    went = queue.compact()
+
+    assert (went.topic, went.messages, went.partitions[0].earliest) == ("jobs", 51, 51)
+    assert went.bytes > 50_000
+    assert queue.compact().bytes == 0
+    queue.put("new")
+    assert queue.requeue() == 1
+    assert sorted(item.value for item in queue.get_many(2)) == ["dead", "new"]
+    assert queue.compact().partitions[0].kept_for == queue.group
+    with pytest.raises(UnknownTopic):
+        client.trim_topic("nope")

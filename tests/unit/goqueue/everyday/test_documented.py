@@ -51,11 +51,12 @@ def test_the_first_example_needs_no_server(tmp_path: Path) -> None:
         (4, "QueueStats(size=3,"),
         (5, "['PUBLISHED', "),
         (6, ""),
+        (7, "2 messages, "),
     ],
 )
 def test_the_guides_programs_do_what_it_says(number: int, said: str, tmp_path: Path) -> None:
     found = programs("docs/guides/directory.md")
-    assert len(found) == 7
+    assert len(found) == 8
     program = found[number]
     if 'mode="r"' in program:
         run(found[0], tmp_path)

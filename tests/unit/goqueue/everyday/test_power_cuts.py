@@ -13,7 +13,7 @@ import pytest
 
 from goqueue.errors import GoQueueError
 from log.disk.memory import MemoryDisk
-from tests.power_cuts import check, small_files, work
+from tests.power_cuts import check, check_compacted, compacting, small_files, work
 
 EVERY = int(os.environ.get("GOQUEUE_POWER_CUTS", "0"))
 CUTS = 6
@@ -38,6 +38,21 @@ def test_a_power_cut_at_any_step_loses_nothing(monkeypatch: pytest.MonkeyPatch) 
     for cut_at in range(0, end + 1, EVERY or end // CUTS):
         after = MemoryDisk.replay(disk.trace[:cut_at]).crash(random.Random(cut_at))
         check("/jobs", after, told, cut_at)
+
+
+def test_a_power_cut_at_any_step_of_compacting_loses_nothing_that_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_files(monkeypatch)
+    disk = MemoryDisk()
+    told = compacting("/jobs", disk, lambda: len(disk.trace))
+    end = len(disk.trace)
+
+    gone = [given for name, given in disk.trace if name == "unlink"]
+    assert sum(str(given[-1]).endswith(".segment") for given in gone) > 3, "segments went"
+    for cut_at in range(0, end + 1, EVERY or end // CUTS):
+        after = MemoryDisk.replay(disk.trace[:cut_at]).crash(random.Random(cut_at))
+        check_compacted("/jobs", after, told, cut_at)
 
 
 class LyingDisk(MemoryDisk):

@@ -45,6 +45,7 @@ alterTopic              A---    topic
 replaceTopic            A---    topic
 deleteTopic             A---    topic
 flushTopic              AP--    topic
+trimTopic               A---    topic
 getCompaction           APCR    topic
 runCompaction           A---    topic
 compactTopic            A---    topic

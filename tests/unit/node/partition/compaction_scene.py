@@ -104,7 +104,12 @@ class ListGroup:
         return self._scene.state.applied_index
 
     def propose(
-        self, kind: EntryKind, body: bytes, *, callback: Callable[[Outcome, object, Index], None]
+        self,
+        kind: EntryKind,
+        body: bytes,
+        *,
+        callback: Callable[[Outcome, object, Index], None],
+        begins_segment: bool = False,
     ) -> Index:
         if self.fails_after == 0:
             callback(Outcome.UNKNOWN, None, Index(0))

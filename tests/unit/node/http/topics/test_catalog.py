@@ -123,6 +123,7 @@ async def test_unknown_topics_are_404_with_a_code(client):
         ("DELETE", "/topics/nope"),
         ("GET", "/topics/nope/partitions"),
         ("POST", "/topics/nope/flush"),
+        ("POST", "/topics/nope/trim"),
         ("GET", "/topics/nope/partitions/0/messages"),
         ("GET", "/topics/nope/messages"),
     ):
@@ -146,6 +147,26 @@ async def test_patch_and_put_alter_and_refuse_what_cannot_change(client, orders)
 async def test_delete_removes_the_topic(client, orders, broker):
     assert (await client("DELETE", "/topics/orders")).json == {"deleted": True, "name": "orders"}
     assert broker.topics.list_topics() == []
+
+
+async def test_a_trim_tells_what_went_and_is_refused_below_level_2(client, orders, broker):
+    refused = await client.post("/topics/orders/trim")
+    await broker.upgrade.finish_level()
+    await client.post("/topics/orders/messages", {"messages": [{"value": "v", "partition": 1}]})
+    received = (await client.post("/v1/groups/g/receive", {"topics": ["orders"]})).json["messages"]
+
+    held = (await client.post("/topics/orders/trim")).json["partitions"]
+    await client.post("/v1/groups/g/ack", {"receipts": [one["receipt"] for one in received]})
+    trimmed = (await client.post("/topics/orders/trim")).json
+
+    assert (refused.status, refused.json["code"]) == (409, "level_not_finished")
+    assert [row["kept_for"] for row in held] == [None, "g", None]
+    assert (trimmed["topic"], trimmed["messages"], trimmed["bytes"] > 0) == ("orders", 1, True)
+    assert [(row["messages"], row["earliest"]) for row in trimmed["partitions"]] == [
+        (0, 0),
+        (1, 1),
+        (0, 0),
+    ]
 
 
 async def test_flush_and_partitions_answer(client, orders):

@@ -220,7 +220,7 @@ async def trim(host: PartitionHost, index: int, offset: int) -> None:
     """As its retention does."""
     found = Index(index), Offset(offset)
     assert await host.retention.carry(*found)
-    assert await host.retention._propose(EntryKind.TRIM, encode_trim(*found))
+    assert await host.retention.propose(EntryKind.TRIM, encode_trim(*found))
     assert (host.state.log_start_index, host.state.log_start_offset) == found
 
 
@@ -268,7 +268,7 @@ async def test_a_delayed_message_takes_its_whole_story_along_again_and_again(
         await receive(node)
         await node.broker.positions.seek("g", "t", 0, offset=3, time_ms=None)
         (group,) = host.state.queue.groups
-        assert await host.retention._propose(EntryKind.QUEUE, encode_ops([DropGroup(group)]))
+        assert await host.retention.propose(EntryKind.QUEUE, encode_ops([DropGroup(group)]))
         told.append("SKIPPED")
     told.append("KEPT")
 

@@ -88,9 +88,11 @@ class AsyncConsumer:
         leave when it closes, and if it is back within `session_timeout` (the group's if not given,
         30 s by default), nothing has moved.
 
-        Up to `prefetch` messages wait here, received up to `max_messages` at a time, each leased
-        for `visibility` (the group's) again and again, for at most `work_max` once it is worked on.
-        With `auto_ack` a message that was iterated over is acked when the next one is asked for.
+        Up to `prefetch` messages wait here. They come over a stream where servers have it (from
+        feature level 2 on), and are leased as long as that lives; else, or without `stream`, by
+        long polls of up to `max_messages`, leased for `visibility` (the group's) again and again.
+        Once a message is worked on its lease is kept up for `work_max` at most. With `auto_ack` a
+        message that was iterated over is acked when the next one is asked for.
 
         The callbacks are told of partitions: got, before anything of them is received; to be let go
         of, once nothing of them is worked on and before another member gets them, all within
@@ -387,10 +389,7 @@ class AsyncConsumer:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 try:
-                    async with asyncio.TaskGroup() as work:
-                        self._heartbeats = work.create_task(self._session.run())
-                        work.create_task(self._bench.keep_leases())
-                        self._receiving = work.create_task(intake.run())
+                    await self._owned.begin(self._receive(intake))
                 except* Exception as errors:  # noqa: BLE001 - told to whoever takes messages
                     self._fail(_first(errors))
                 if is_cancelled():
@@ -401,6 +400,14 @@ class AsyncConsumer:
         finally:
             if isinstance(intake, Streams):
                 await intake.close()
+
+    async def _receive(self, intake: Intake | Streams) -> None:
+        """A task of its own: where a part of it fails, TaskGroup of Python 3.11 leaves the task
+        that it is in marked as cancelled."""
+        async with asyncio.TaskGroup() as work:
+            self._heartbeats = work.create_task(self._session.run())
+            work.create_task(self._bench.keep_leases())
+            self._receiving = work.create_task(intake.run())
 
     async def _leave_stream(self, streams: Streams) -> None:
         """After a failure what is worked on may be settled for as long as a lease lasts."""

@@ -4,7 +4,7 @@ What its buffer wants is said as the server counts it: as the most that was deli
 confirmed settle, so what is worked on counts too. A buffer that is half empty lets anything come.
 One that holds more lets come what is left of that; once nothing is, only what goes ahead of the
 lowest lane that it holds. To say it for every message would double what goes up, so it is
-said when it is off by a share of the buffer, and never more than would fit.
+said when it is off by a share of the buffer, and never more of all lanes than would fit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Credit:
             if fits - slack > room.unsettled:
                 return self._tell(fits - slack, LOWEST, True)
         total = room.unsettled + room.want.limit
-        is_off = self.lowest != room.want.lowest or not room.unsettled < self.messages <= total
+        most = total + room.bound  # what is too much takes the place of lower lanes, which go back
+        is_off = self.lowest != room.want.lowest or not room.unsettled < self.messages <= most
         return self._tell(total, room.want.lowest, is_off)
 
     def _tell(self, messages: int, lowest: int, is_due: bool) -> bool:

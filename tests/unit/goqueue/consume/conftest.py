@@ -30,9 +30,15 @@ class Ways(NoMetrics):
 
 
 @pytest.fixture(params=["polls", "stream"])
-def ways(request: pytest.FixtureRequest) -> Iterator[Ways]:
+def way(request: pytest.FixtureRequest) -> str:
+    """Nodes below the level of streams are polled."""
+    return str(request.param)
+
+
+@pytest.fixture
+def ways(way: str) -> Iterator[Ways]:
     """What a test's fronts tell; no stream of it was refused, or lost."""
-    ways = Ways(request.param)
+    ways = Ways(way)
     yield ways
     assert ways.ended.keys() <= ways.may
     assert ways.is_stream or not ways.ended

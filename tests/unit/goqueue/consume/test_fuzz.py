@@ -91,10 +91,12 @@ class Crew:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_everything_is_done_whatever_happens_to_consumers(seed: int) -> None:
+async def test_everything_is_done_whatever_happens_to_consumers(seed: int, way: str) -> None:
     chance = random.Random(seed)
     loop = asyncio.get_running_loop()
     async with serving() as url, AsyncClient(url, retry=QUICK) as client:
+        if way == "stream":
+            await client.admin.finish_upgrade()
         crew = Crew(client, chance)
         loop.set_exception_handler(lambda _, context: crew.unhandled.append(context))
         await client.create_topic("orders", partitions=5)

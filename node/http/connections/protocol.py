@@ -16,14 +16,9 @@ from typing import cast
 
 from aiohttp import StreamReader
 from aiohttp.streams import EMPTY_PAYLOAD
-from aiohttp.web import (
-    BaseRequest,
-    RequestHandler,
-    Server,
-    StreamResponse,
-    WebSocketResponse,
-)
+from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
 from aiohttp.web_protocol import _ErrInfo
+from aiohttp.web_ws import WebSocketResponse
 
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, ServerError, Unavailable
 from node.api.auth.hosts import bucket
@@ -209,8 +204,7 @@ class Connection(RequestHandler):
         return self._reading_paused or self._buffer_paused
 
     def frame_read(self, size: int) -> None:
-        """A frame of a WebSocket with so much in it was read. What splits of messages cost beside
-        is counted on."""
+        """A frame of a WebSocket with so much in it was read."""
         head = 6 if size < 126 else 8 if size < 1 << 16 else 14
         self.frame_bytes = max(0, self.frame_bytes - size - head)
         self.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import aiohttp
 from node.http.server.app import HttpFront
 
 HEARD_S = 20.0
+QUIET_TURNS = 30
 
 
 class Talker:
@@ -47,6 +49,12 @@ class Talker:
     async def subscribe(self, **fields: Any) -> Any:
         await self.say("subscribe", **fields)
         return await self.hear("subscribed")
+
+    async def quiet(self) -> bool:
+        """Whether nothing comes for a while of the loop's turns."""
+        for _ in range(QUIET_TURNS):
+            await asyncio.sleep(0.001)
+        return not (self._early or self.socket._reader._buffer)
 
     async def idle(self) -> None:
         """Listen until cancelled; messages that come are kept."""

@@ -122,7 +122,7 @@ async def test_what_can_t_be_asked_is_confirmed_in_its_turn_all_the_same(commits
 async def test_with_too_much_unconfirmed_nothing_more_is_read(commits, monkeypatch):
     monkeypatch.setattr(settling, "FRAMES_MAX", 2)
     commits.add(1, "a")
-    await asyncio.wait_for(commits.settling.room(), 5)
+    await asyncio.wait_for(commits.settling.room(), 20)
     commits.add(2, "b")
     waiting = asyncio.ensure_future(commits.settling.room())
     await commits.turn()
@@ -130,7 +130,7 @@ async def test_with_too_much_unconfirmed_nothing_more_is_read(commits, monkeypat
 
     commits.answers[0].set_result(["A", "B"])
 
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 20)
 
 
 async def test_with_too_many_receipts_unconfirmed_nothing_more_is_read(commits, monkeypatch):
@@ -142,14 +142,14 @@ async def test_with_too_many_receipts_unconfirmed_nothing_more_is_read(commits, 
 
     commits.answers[0].set_result(["A", "B", "C"])
 
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 20)
 
 
 async def test_drained_says_whether_all_are_confirmed(commits):
     commits.add(1, "a")
     await commits.turn()
     assert not await commits.settling.drained(0.0)
-    draining = asyncio.ensure_future(commits.settling.drained(5))
+    draining = asyncio.ensure_future(commits.settling.drained(20))
     await commits.turn()
 
     commits.answers[0].set_result(["A"])

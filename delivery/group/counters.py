@@ -26,8 +26,8 @@ class Counters(msgspec.Struct, array_like=True):
     fallen: int = 0
     """Unsettled, and taken by retention."""
     fenced: int = 0
-    """Leases that ended with their consumer: it lost the partition without letting go, or its stream
-    broke."""
+    """Leases that ended with their consumer, which lost the partition without letting go, or whose
+    stream broke."""
     wait_ms_max: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)
     """The longest that any message of each lane was ready before it was delivered."""
     wait_ms_sum: list[int] = msgspec.field(default_factory=lambda: [0] * LANES_COUNT)

@@ -166,7 +166,10 @@ class Session:
         """Whether to ping the client, of which nothing was heard for half of the silence that ends
         its stream. What it takes, and what it sends and is not read, are signs of life."""
         connection, unsent = self.connection, self.connection.unsent_bytes
-        if unsent < self._unsent_bytes or connection.is_reading_paused:
+        if unsent < self._unsent_bytes:
+            connection.heard_s = now_s
+            connection.went_on()
+        elif connection.is_reading_paused:
             connection.heard_s = now_s
         self._unsent_bytes = unsent
         silent_s = now_s - connection.heard_s

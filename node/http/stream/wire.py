@@ -23,16 +23,17 @@ class Wire:
     async def tell(self, frame: bytes, *, is_binary: bool = False) -> None:
         """Send it once the client has taken what came before, but for what its connection may hold
         unsent. Raises ConnectionError."""
-        await self._client.is_taken()
+        await self.taken()
         await self._socket.send_frame(frame, WSMsgType.BINARY if is_binary else WSMsgType.TEXT)
 
     async def taken(self) -> None:
         """Return when the client has taken what was told, as above. Raises ConnectionError."""
         await self._client.is_taken()
+        self._client.went_on()
 
     async def answer_ping(self, payload: bytes) -> None:
         """Raises ConnectionError."""
-        await self._client.is_taken()
+        await self.taken()
         await self._socket.pong(payload)
 
     async def last_words(self, frame: bytes) -> None:

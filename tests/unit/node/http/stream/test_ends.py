@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import aiohttp
 import pytest
@@ -243,6 +244,32 @@ async def test_a_client_is_pinged_after_half_of_its_silence(front, orders, clock
         await talker.say("credit", messages=1, bytes=1)
         await clock.pass_ms(3_000)
         assert len(front._streams) == 1, "a frame is a sign of life"
+
+
+async def test_a_client_that_takes_its_answer_slowly_lives(front, put):
+    async with talking(front, autoping=False) as talker:
+        await talker.subscribe(topics=["orders"])
+        theirs = talker.socket._response.connection.transport
+        theirs.pause_reading()
+        (session,) = front._streams._open
+        connection = session.connection
+        for transport, option in (
+            (theirs, socket.SO_RCVBUF),
+            (connection.transport, socket.SO_SNDBUF),
+        ):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 4096)
+        await put(b"x" * 900_000)
+        await holds(lambda: connection.writing_paused)
+        connection.heard_s, connection.stalled_since_s = 0.0, 1.0
+        session._unsent_bytes = connection.unsent_bytes + 1
+
+        assert not session.look(100.0, 10.0)
+
+        assert (connection.heard_s, connection.stalled_since_s) == (100.0, 0.0)
+        assert session._end is None
+        connection.heard_s = 80.0
+        assert not session.look(100.0, 10.0)
+        assert session._end is not None, "it has taken nothing since"
 
 
 async def test_pings_of_clients_are_answered(front, orders):

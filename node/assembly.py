@@ -382,8 +382,7 @@ def assemble(
     spans = spans_of(config)
     ports = ports_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
     front = front_of(config, broker, base.metrics, spans, ports, base.budgets)
-    figures = _figures(base, groups, front, parts)
-    pod = _pod(base, groups, broker, begin_anew)
+    figures, pod = _figures(base, groups, front, parts), _pod(base, groups, broker, begin_anew)
     runner = ScheduleRunner(cluster, broker.records)
     timed = TimedParts(replicas, for_groups.sessions, runner, base.flusher)
     services = ServiceStack(

@@ -18,6 +18,9 @@ from goqueue.wire.types import NodeId, PartitionId
 WOKEN_MAX = 16
 """Of one line at once: more than a node's consumers can take from one leader in the time of one
 entry, and few enough that those who find nothing any more cost little."""
+ASK_S_MIN = 0.001
+"""Whoever waits for less is told nothing any more, and leaves; until then a leader need not answer
+at once, again and again."""
 BACK_S = 0.25
 """Who was woken and is not back after so long is not waited for."""
 
@@ -140,7 +143,7 @@ class _Line:
         now_s = asyncio.get_running_loop().time()
         until_s = max(place.until_s for place in self._places)
         try:
-            told = await self._ask(self._wanted, max(0.0, until_s - now_s))
+            told = await self._ask(self._wanted, max(ASK_S_MIN, until_s - now_s))
         except Exception as error:  # noqa: BLE001 - told to who waits
             self._asking = None
             places, self._places = self._places, {}

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.wire.types import NodeId, PartitionId, TopicId
 from node.queue import waiting_lines
-from node.queue.waiting_lines import WOKEN_MAX, Place, Told, WaitingLines, Wanted
+from node.queue.waiting_lines import ASK_S_MIN, WOKEN_MAX, Place, Told, WaitingLines, Wanted
 
 NOTHING = Told([])
 
@@ -21,7 +21,7 @@ class Leader:
         self.cancelled = 0
 
     async def ask(self, wanted: Wanted, wait_s: float) -> Told:
-        assert wait_s >= 0
+        assert wait_s >= ASK_S_MIN, "or it is answered before any time has passed"
         answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self.asked.append((wanted, answer))
         try:
@@ -153,6 +153,16 @@ async def test_while_somebody_waits_an_answer_of_nothing_is_a_new_question(
     await leader.answer(NOTHING)
 
     assert (len(leader.asked), woken([place])) == (2, [])
+
+
+async def test_who_leaves_in_this_moment_makes_nobody_ask_without_end(
+    leader: Leader, lines: WaitingLines
+) -> None:
+    place = lines.join(wanted(0), asyncio.get_running_loop().time())
+    await turns()
+
+    assert len(leader.asked) == 1
+    place.leave()
 
 
 async def test_an_error_is_told_to_all_and_the_next_ones_ask_anew(

@@ -231,7 +231,7 @@ def stream_parts(
 
 
 def _message(place: PartitionId, delivery: int, grant: ops.Grant) -> QueuedMessage:
-    message = QueuedMessage("", place.partition, Offset(grant.offset), 0, b"", None, [], 2)
+    message = QueuedMessage("", place.partition, Offset(grant.offset), 0, b"", None, (), 2)
     message.receipt = f"{delivery}.{grant.offset}"
     message.attempt, message.reason = grant.attempt, grant.reason
     return message

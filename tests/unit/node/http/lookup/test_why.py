@@ -172,3 +172,11 @@ def test_an_estimate_is_told_with_what_it_rests_on_or_that_there_is_none() -> No
     )
     assert estimate_text(Verdict("ready", [])).startswith("no estimate")
     assert estimate_text(Verdict("acked", [])) == ""
+
+
+def test_a_lease_without_a_deadline_ends_with_its_stream() -> None:
+    stream = {"consumer": "c", "attempt": 1, "stream": "7f-3"}
+    held = {"offset": 3, "place": "leased", "consumer": "c"}
+
+    assert reason_text(Reason("in_flight", 0, stream), "g").endswith("ends with its stream 7f-3")
+    assert reason_text(Reason("key_held", 0, held), "g").endswith("in flight at consumer c")

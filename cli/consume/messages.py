@@ -21,7 +21,7 @@ def message_row(message: Leased) -> Json:
         "attempt": message.attempt,
         "last_reason": message.last_reason or None,
         "redrives": message.redrives or None,
-        "visible_until": time_of(message.visible_until_ms),
+        "visible_until": time_of(message.visible_until_ms) if message.visible_until_ms else None,
     }
     found = {name: field for name, field in held.items() if field is not None}
     return {"id": message.id, **stored_row(message), **found}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from goqueue.background import TaskSet
-from goqueue.consume.credit import Credit, Room
+from goqueue.consume.credit import FULL_S, Credit, Room
 from goqueue.consume.fetcher import MISSING_PAUSE_S, Claimant, Intake
 from goqueue.consume.line import Line
 from goqueue.consume.prefetch import LOWEST
@@ -146,16 +146,19 @@ class Streams:
             self._fail(error)
 
     def grant(self, stream: Stream) -> Grant | None:
-        room, before = self._source.room(), self._credit.lowest
-        is_due = self._credit.due(room)
+        credit, loop = self._credit, asyncio.get_running_loop()
+        room, before, full_s = self._source.room(), credit.lowest, credit.full_s
+        is_due = credit.due(room, loop.time())
+        if credit.full_s is not None and credit.full_s != full_s:
+            loop.call_later(1.1 * FULL_S, stream.wake)  # timers may be a bit early
         self._polls.rest(room.unsettled < MESSAGES_MAX)
         places = self._moved(stream) if self._has_moved else None
         if not is_due and places is None:
             return None
         return Grant(
-            min(self._credit.messages, MESSAGES_MAX),
+            min(credit.messages, MESSAGES_MAX),
             BYTES_MAX,
-            lowest_priority=self._credit.lowest if self._credit.lowest != before else None,
+            lowest_priority=credit.lowest if credit.lowest != before else None,
             assignment=places,
         )
 
@@ -221,7 +224,7 @@ class Streams:
 
     async def _begin(self, stream: Stream, who: Claimant) -> None:
         self._credit = Credit()
-        self._credit.due(self._source.room())
+        self._credit.due(self._source.room(), asyncio.get_running_loop().time())
         self._told = tuple(who.places)
         subscribe = Subscribe(
             who.member,

@@ -30,7 +30,7 @@ class QueuedMessage(Message, frozen=True, gc=False):
 
 class Leased(QueuedMessage, frozen=True, gc=False):
     """A message that a group gave to one consumer, known by its `receipt`, until
-    `visible_until_ms`."""
+    `visible_until_ms`; 0 for as long as the stream lives that it came over."""
 
     group: str = ""
     receipt: str = ""

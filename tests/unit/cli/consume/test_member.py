@@ -65,6 +65,17 @@ def test_a_consumer_joins_and_leaves(queue: Shell) -> None:
     assert committed(queue) == [3, 3]
 
 
+def test_messages_are_pushed_once_the_level_of_streams_is_finished(queue: Shell) -> None:
+    queue.ok("cluster", "upgrade", "--finish")
+
+    (first, *_) = lines(queue.ok("consume", "t", "-g", "g", "--max", "2"))
+    assert "visible_until" not in first, "its lease had no end but the stream's"
+    assert len(taken(queue)) == 4
+
+    assert committed(queue) == [3, 3]
+    assert in_flight(queue) == 0
+
+
 def test_at_most_so_many_are_printed_and_the_rest_is_given_back(queue: Shell) -> None:
     assert len(taken(queue, "--max", "2")) == 2
 

@@ -59,7 +59,9 @@ KINDS = pytest.mark.parametrize("program", [BLOCKING, AWAITING], ids=["blocking"
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncClient]:
+    """Of a node that has streams."""
     async with serving() as url, AsyncClient(url) as client:
+        await client.admin.finish_upgrade()
         await client.create_topic("orders", partitions=1)
         for number in range(3):
             await client.publish("orders", str(number), partition=0)

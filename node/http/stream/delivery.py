@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration
+from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration, UnknownTopic
 from node.api.queue import QueuedMessage, SettleRequest
 from node.api.streams import Stream
 from node.http.budget.memory import Held, Kind, Reserved
@@ -248,6 +248,9 @@ class Delivery:
         """Whether it may go on; the client is told what is in the way, once."""
         if isinstance(error, StaleGeneration):
             await asyncio.sleep(STALE_PAUSE_S)
+            return True
+        if isinstance(error, UnknownTopic) and self._source.places().places is not None:
+            await asyncio.sleep(RETRY_S[0])  # this node is behind, or the member is told soon
             return True
         if not (error.retriable or isinstance(error, GroupHalted | OverBudget)):
             return False

@@ -17,8 +17,10 @@ from node.http.text.known_fields import SHOWN_MAX, Body, nearest, unknown_field
 
 NOT_OF_REQUESTS = {
     "node.http.admin.audit": {"AuditRecord", "Sample"},
+    "node.http.stream.frames": {"_AnyFrame"},
 }
-"""Types that are decoded in `node.http`, but from what this server wrote itself."""
+"""Types that are decoded in `node.http`, but from what this server wrote itself; or to find out as
+which type a refused frame is to be read once more."""
 
 MESSAGES = "/topics/orders/messages"
 

@@ -18,34 +18,64 @@ class Ending:
     """Whether this process was told to end."""
 
     is_told = False
-    told_s = 0.0
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        self._stop = stop
+
+    def tell(self) -> None:
+        self.is_told = True
+        self._stop()
+
+
+class _Handler:
+    """Of the process, while one consumer or more is to be ended by SIGTERM."""
+
+    def __init__(self) -> None:
+        self._endings: list[Ending] = []
+        self._told_s: float | None = None
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self._told_s is None:
+            self._told_s = now_s
+            for ending in self._endings:
+                ending.tell()
+        elif now_s - self._told_s >= ONE_S:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+
+    def add(self, ending: Ending) -> None:
+        self._endings.append(ending)
+        if self._told_s is not None:
+            ending.tell()
+
+    def remove(self, ending: Ending) -> None:
+        self._endings.remove(ending)
+        if not self._endings and self._told_s is None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
 def ending_by_sigterm(stop: Callable[[], object]) -> Iterator[Ending]:
-    """The first SIGTERM calls `stop`, and a later one ends the process as if nobody handled it.
+    """The first SIGTERM calls `stop`, of all consumers of the process that run, and a later one
+    ends the process as if nobody handled it.
 
     A program that handles SIGTERM by itself goes on to do so, and other threads than the main one
     can't handle it. `stop` is called between any two steps of the main thread.
     """
-    ending = Ending()
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    ending = Ending(stop)
+    if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        now_s = time.monotonic()
-        if not ending.is_told:
-            ending.is_told, ending.told_s = True, now_s
-            stop()
-        elif now_s - ending.told_s >= ONE_S:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, told)
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is signal.SIG_DFL:
+        handler = _Handler()
+        signal.signal(signal.SIGTERM, handler)
+    if not isinstance(handler, _Handler):
+        yield ending
+        return
+    handler.add(ending)
     try:
         yield ending
     finally:
-        if not ending.is_told:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        handler.remove(ending)

@@ -54,7 +54,16 @@ async def main():
 asyncio.run(main())
 print("over", flush=True)
 """
-KINDS = pytest.mark.parametrize("program", [BLOCKING, AWAITING], ids=["blocking", "awaiting"])
+SEVERAL = AWAITING.replace(
+    "asyncio.run(main())",
+    """
+async def several():
+    await asyncio.gather(main(), main(), main())
+
+asyncio.run(several())""",
+)
+PROGRAMS = {"blocking": BLOCKING, "awaiting": AWAITING, "several": SEVERAL}
+KINDS = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 
 @pytest.fixture

@@ -105,12 +105,15 @@ class Counted:
         return found
 
     def line(self) -> str:
-        again = len(self.given) - len({place for place, _attempt in self.given})
+        newest: dict[Place, int] = {}
+        for place, attempt in self.given:
+            newest[place] = max(attempt, newest.get(place, 0))
+        lost = sum(attempt - 1 for attempt in newest.values())
         unknown = self.lines - len(self.acked)
         kills = ", ".join(f"{count} × {what}" for what, count in sorted(self.kills.items()))
         return (
             f"{kills}: {self.lines} lines, all acked, {sum(self.acked.values())} of them confirmed"
-            f" ({unknown} by clients that were killed), {again} attempts lost,"
+            f" ({unknown} answers lost), {lost} attempts lost with clients and nodes,"
             f" {self.streamed} pushed by the nodes that live"
         )
 

@@ -15,10 +15,11 @@ decoders and encoders that know nothing of clients.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+import math
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +31,8 @@ as many of them."""
 APART_TURNS = 4
 """Turns of the loop from one slice to the next: small requests take that many steps in between. A
 turn in which nothing is to be done costs a few microseconds, a slice about a millisecond."""
+RECENTLY_S = 0.1
+"""Who has asked for something within this time has others rest."""
 REST_S_MAX = 0.005
 """After a slice that took longer."""
 
@@ -75,18 +78,15 @@ class Slices:
         """When a slice was let go on that may not have been done yet."""
         self._rests_until_s = 0.0
         self._is_turning = False
-        self._under_way: Counter[str] = Counter()
+        self._newest: tuple[str, float] = ("", -math.inf)
+        self._second: tuple[str, float] = ("", -math.inf)
+        """The two holders that asked last, and when."""
 
-    @contextmanager
-    def asked_by(self, holder: str) -> Iterator[None]:
-        """While a request of this holder is under way, long or not."""
-        self._under_way[holder] += 1
-        try:
-            yield
-        finally:
-            self._under_way[holder] -= 1
-            if not self._under_way[holder]:
-                del self._under_way[holder]
+    def asked(self, holder: str) -> None:
+        """A request of this holder begins, long or not."""
+        if holder != self._newest[0]:
+            self._second = self._newest
+        self._newest = holder, asyncio.get_running_loop().time()
 
     async def turn(self, holder: str) -> None:
         """Return when this holder may do one more slice, before it awaits anything else."""
@@ -105,7 +105,7 @@ class Slices:
         """Once a turn of the loop, from the first who waits until a while after the last."""
         now_s = loop.time()
         if self._granted_s is not None:
-            if len(self._under_way) > 1:
+            if self._second[1] >= now_s - RECENTLY_S:
                 self._rests_until_s = now_s + min(now_s - self._granted_s, REST_S_MAX)
             self._granted_s = None
         if self._turns_left:

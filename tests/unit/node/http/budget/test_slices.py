@@ -6,12 +6,19 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 
-from node.http.budget.slices import APART_TURNS, SHARE, Share, Slices, Worker, pause
+from node.http.budget.slices import (
+    APART_TURNS,
+    RECENTLY_S,
+    SHARE,
+    Share,
+    Slices,
+    Worker,
+    pause,
+)
 from node.http.connections.protocol import Connection
 from node.http.messages.columns import STEP_ROWS
 from node.http.messages.rows import COPIES, COUNTED_BYTES, ROW_BYTES, rows_bytes
@@ -112,10 +119,15 @@ async def test_who_has_one_job_gets_every_second_slice_beside_who_has_sixty() ->
 
 
 @pytest.mark.parametrize(
-    ("others", "turns"), [((), APART_TURNS), (("address a",), APART_TURNS), (("key b",), 20)]
+    ("asked", "turns"),
+    [
+        (("address a",), APART_TURNS),
+        (("key b", "address a", "address a"), 20),
+        (("key b", "wait", "address a"), APART_TURNS),
+    ],
 )
 async def test_while_others_ask_a_slice_is_followed_by_as_long_a_rest(
-    loop: Loop, others: tuple[str, ...], turns: int, monkeypatch: pytest.MonkeyPatch
+    loop: Loop, asked: tuple[str, ...], turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slices, done, worked_s = Slices(), list[int](), 0.0
     monkeypatch.setattr(
@@ -124,16 +136,17 @@ async def test_while_others_ask_a_slice_is_followed_by_as_long_a_rest(
 
     async def job() -> None:
         nonlocal worked_s
-        with slices.asked_by("address a"):
-            for _ in range(SLICES):
-                await slices.turn("address a")
-                done.append(loop.turn)
-                worked_s += 0.002
+        for _ in range(SLICES):
+            await slices.turn("address a")
+            done.append(loop.turn)
+            worked_s += 0.002
 
-    with ExitStack() as stack:
-        for other in others:
-            stack.enter_context(slices.asked_by(other))
-        await job()
+    for holder in asked:
+        if holder == "wait":
+            worked_s += 2 * RECENTLY_S
+        else:
+            slices.asked(holder)
+    await job()
 
     apart = [after - before for before, after in pairwise(done)]
     assert all(abs(found - turns) <= (turns > APART_TURNS) * 2 for found in apart)

@@ -204,25 +204,6 @@ async def test_a_policy_stops_what_gets_in_nevertheless(
     assert any("Content Security Policy" in one for one in page.complaints), page.complaints
 
 
-async def test_pages_say_what_is_stale_when_nodes_are_gone(
-    cluster: Cluster, scene: Scene, page: Page
-) -> None:
-    """The last of these tests: it ends two of the three nodes."""
-    url = cluster[0].url
-    cluster[2].kill()
-    await page.goto(f"{url}/ui")
-    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('node-3 is dead'))", 15)
-    cluster[1].kill()
-    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('out of touch'))", 15)
-    kept = ("cluster", "topics", "topic", "groups", "message", "dead", "messages")
-    for name in kept:
-        await page.goto(url + scene.paths()[name])
-        assert "out of touch" in await page.evaluate("document.body.textContent"), name
-        if name in ("cluster", "topic"):
-            assert await faults(page) == [], name
-    assert await page.evaluate("document.querySelectorAll('h1').length") == 1
-
-
 async def test_new_messages_are_shown_as_they_come_as_text_and_stop_when_asked(
     cluster: Cluster, scene: Scene, page: Page
 ) -> None:
@@ -240,3 +221,22 @@ async def test_new_messages_are_shown_as_they_come_as_text_and_stop_when_asked(
         "/ui/messages/tailed%3A0%3A2"
     )
     assert page.complaints == []
+
+
+async def test_pages_say_what_is_stale_when_nodes_are_gone(
+    cluster: Cluster, scene: Scene, page: Page
+) -> None:
+    """The last of these tests: it ends two of the three nodes."""
+    url = cluster[0].url
+    cluster[2].kill()
+    await page.goto(f"{url}/ui")
+    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('node-3 is dead'))", 15)
+    cluster[1].kill()
+    await page.until("fetch('/ui').then(a => a.text()).then(t => t.includes('out of touch'))", 15)
+    kept = ("cluster", "topics", "topic", "groups", "message", "dead", "messages")
+    for name in kept:
+        await page.goto(url + scene.paths()[name])
+        assert "out of touch" in await page.evaluate("document.body.textContent"), name
+        if name in ("cluster", "topic"):
+            assert await faults(page) == [], name
+    assert await page.evaluate("document.querySelectorAll('h1').length") == 1

@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help setup setup-dev run check test test-unit test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
+.PHONY: help setup setup-dev run check test test-unit test-mutants test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills directory-kills chaos-queue chaos-transfers \
 	chaos-groups chaos-rolling bench clean-data lock
 
@@ -57,19 +57,24 @@ check: setup-dev
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
 test: programs test-unit
 	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
-	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
+	@$(MAKE) --no-print-directory -j 3 -O test-pipeline test-shown test-late
 # real processes mostly wait: what only computes fills the time, and gives way to them
 test-beside: setup-dev
 	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
+test-late: setup-dev
+	@nice -n 19 $(MAKE) --no-print-directory test-mutants
 test-shown: test-console test-deploy test-upgrade test-wheels
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal $(SLOWEST)
 
-## test-sim      2,000 seeds of the cluster simulation, and its mutants
+## test-sim      2,000 seeds of the cluster simulation
 test-sim: setup-dev
 	$(BIN)/python -m tests.sim --seeds 0:2000
+
+## test-mutants  the simulation's own tests, and that bugs which are planted are found
+test-mutants: setup-dev
 	$(BIN)/python -m pytest tests/sim tests/plants -q -n 2
 
 ## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, frames of streams, requests that expand, the OpenAPI document

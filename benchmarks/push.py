@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import time
 from collections import Counter
@@ -26,6 +25,7 @@ from benchmarks.queue_rows import fill
 from benchmarks.rabbitmq import RabbitMq
 from benchmarks.report import Report, Row, Target
 from goqueue import AsyncClient, AsyncConsumer, Received
+from log.levels import Feature
 
 SECTION = "Push: streams of three nodes, 100 B a message"
 STREAMS, CREDIT = 8, 100
@@ -69,11 +69,11 @@ class Stream:
     async def next(self, kind: str) -> dict[str, Any]:
         """The next frame of this type; others before it are dropped. Raises on an error."""
         while True:
-            frame = json.loads(await self._socket.receive_str())
+            frame = await self.frame()
             if frame["type"] == "error":
                 raise RuntimeError(f"the stream was told {frame}")
             if frame["type"] == kind:
-                return frame  # type: ignore[no-any-return]
+                return frame
 
     async def frame(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(await self._socket.receive_str())
@@ -88,13 +88,11 @@ class Stream:
 
 async def _finished(cluster: DevCluster) -> None:
     """All nodes know that the cluster has finished the level that streams need."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(60.0):
+    async with asyncio.timeout(60.0):
         for url in cluster.urls:
-            while True:
-                with contextlib.suppress(aiohttp.WSServerHandshakeError):
-                    async with session.ws_connect(f"{url}/v1/groups/g/stream"):
-                        break
-                await asyncio.sleep(0.2)
+            async with AsyncClient([url]) as client:
+                while await client.admin.level() < Feature.STREAMS:  # noqa: ASYNC110 - a poll
+                    await asyncio.sleep(0.2)
 
 
 async def _pushed(report: Report, cluster: DevCluster, seconds: float) -> None:
@@ -179,11 +177,11 @@ async def _consumed(cluster: DevCluster, topic: str, count: int, *, stream: bool
             for _ in range(STREAMS)
         ]
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one.run(handle)) for one in consumers]
+            for one in consumers:
+                tasks.create_task(one.run(handle))
             await done.wait()
             for one in consumers:
                 one.stop()
-        del running
     cpu_s = cpu_seconds(cluster.pids()) - before
     if set(seen.values()) != {1}:
         raise RuntimeError(f"{sum(seen.values())} came of {count}")

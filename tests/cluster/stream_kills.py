@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from goqueue import AsyncClient, GoQueueError, OutgoingMessage
+from tests.cluster.figures import figures
 from tests.cluster.processes import ROOT, Cluster, Node
 from tests.cluster.test_real_lines import sample_files
 
@@ -235,13 +236,8 @@ def _notes(folder: Path) -> list[str]:
 
 async def _streamed(cluster: Cluster) -> int:
     """What the nodes have pushed since they were started last."""
-    found = 0
-    for node in cluster.nodes:
-        text = (await asyncio.to_thread(node.ask, "GET", "/metrics")).content.decode()
-        for line in text.splitlines():
-            if line.startswith("goqueue_stream_messages_total{"):
-                found += int(float(line.rsplit(" ", 1)[1]))
-    return found
+    told = [await asyncio.to_thread(figures, node) for node in cluster.nodes]
+    return int(sum(one["goqueue_stream_messages_total"] for one in told))
 
 
 def main() -> int:

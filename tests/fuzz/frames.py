@@ -8,9 +8,10 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tests.fuzz.mutation import any_of, mutate
-from tests.fuzz.raw import ANSWER_BYTES, Tally
+from tests.fuzz.raw import ANSWER_BYTES, Tally, sent
 
 CONNECTIONS = 16
 WAITING_S = 0.5
@@ -115,18 +116,9 @@ _FORMS: tuple[Callable[[bytes, bytes, random.Random], bytes], ...] = (
 
 async def fuzz(host: str, port: int, names: Names, rng: random.Random, count: int) -> Tally:
     """So many conversations, a few at once. Statuses are those of HTTP, and codes of closes."""
-    tally, kept = Tally(), samples(names)
-    inputs = iter([conversation(names, kept, rng) for _ in range(count)])
-
-    async def work() -> None:
-        for data in inputs:
-            tally.sent += 1
-            await _talk(host, port, data, tally)
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(CONNECTIONS):
-            tasks.create_task(work())
-    return tally
+    kept = samples(names)
+    inputs = [conversation(names, kept, rng) for _ in range(count)]
+    return await sent(inputs, partial(_talk, host, port), CONNECTIONS)
 
 
 async def _talk(host: str, port: int, data: bytes, tally: Tally) -> None:

@@ -7,12 +7,16 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from goqueue.wire.encoding import Record, encode_batch
 from tests.fuzz.mutation import any_of
 
 CONNECTIONS = 32
+T = TypeVar("T")
 WAITING_S = 0.4
 """Who has no answer by then is taken to wait for the rest of a request that was cut short."""
 ANSWER_BYTES = 1 << 16
@@ -67,15 +71,23 @@ def samples(topic: str, group: str) -> list[bytes]:
 
 async def fuzz(host: str, port: int, kept: list[bytes], rng: random.Random, count: int) -> Tally:
     """Sends so many mutations, each on a connection of its own, a few at once."""
-    tally, inputs = Tally(), iter([any_of(kept, rng) for _ in range(count)])
+    inputs = [any_of(kept, rng) for _ in range(count)]
+    return await sent(inputs, partial(_send, host, port), CONNECTIONS)
+
+
+async def sent(
+    inputs: Iterable[T], send: Callable[[T, Tally], Awaitable[None]], at_once: int
+) -> Tally:
+    """Each input once, so many at a time."""
+    tally, left = Tally(), iter(inputs)
 
     async def work() -> None:
-        for data in inputs:
+        for data in left:
             tally.sent += 1
-            await _send(host, port, data, tally)
+            await send(data, tally)
 
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(CONNECTIONS):
+        for _ in range(at_once):
             tasks.create_task(work())
     return tally
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from node.broker.node import NodeBroker
-from node.http.request.call import NoMetrics
+from node.http.request.call import FrontMetrics, NoMetrics
+from node.http.server.app import HttpFront, Observers
 
 
 class Ways(NoMetrics):
@@ -27,6 +29,17 @@ class Ways(NoMetrics):
         """Below the level of streams a node is polled."""
         if self.is_stream:
             await broker.upgrade.finish_level()
+
+
+@asynccontextmanager
+async def fronting(broker: NodeBroker, metrics: FrontMetrics) -> AsyncIterator[str]:
+    """The URL of a front of its own over this broker."""
+    front = HttpFront(broker, port=0, observers=Observers(metrics=metrics))
+    await front.start()
+    try:
+        yield f"http://127.0.0.1:{front.port}"
+    finally:
+        await front.stop()
 
 
 @pytest.fixture(params=["polls", "stream"])

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -30,9 +30,8 @@ from goqueue.errors import (
 )
 from goqueue.models.groups import TopicPartition
 from node.broker.node import NodeBroker
-from node.http.server.app import HttpFront, Observers
 from tests.one_node import one_node
-from tests.unit.goqueue.consume.conftest import Ways
+from tests.unit.goqueue.consume.conftest import Ways, fronting
 
 QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
 
@@ -44,19 +43,9 @@ async def broker(ways: Ways) -> AsyncIterator[NodeBroker]:
         yield node.broker
 
 
-@asynccontextmanager
-async def served(broker: NodeBroker, ways: Ways) -> AsyncIterator[str]:
-    front = HttpFront(broker, port=0, observers=Observers(metrics=ways))
-    await front.start()
-    try:
-        yield f"http://127.0.0.1:{front.port}"
-    finally:
-        await front.stop()
-
-
 @pytest.fixture
 async def url(broker: NodeBroker, ways: Ways) -> AsyncIterator[str]:
-    async with served(broker, ways) as url:
+    async with fronting(broker, ways) as url:
         yield url
 
 
@@ -671,8 +660,8 @@ async def test_any_of_its_servers_may_go_and_come(broker: NodeBroker, ways: Ways
     async def handle(message: Received) -> None:
         seen[message.text] += 1
 
-    async with served(broker, ways) as last:
-        async with served(broker, ways) as first:
+    async with fronting(broker, ways) as last:
+        async with fronting(broker, ways) as first:
             async with AsyncClient(last) as client:
                 await client.create_topic("orders", partitions=4)
             consumer = AsyncConsumer(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -18,6 +17,7 @@ from node.assembly import NodeAssembly
 from node.http.request.call import NoMetrics
 from node.http.server.app import HttpFront, Observers
 from tests.one_node import eventually, one_node
+from tests.unit.goqueue.consume.conftest import fronting
 
 QUICK = RetryPolicy(attempts_max=4, backoff_s=0.001, backoff_max_s=0.005)
 
@@ -50,19 +50,9 @@ def requests() -> Requests:
     return Requests()
 
 
-@asynccontextmanager
-async def fronting(node: NodeAssembly, requests: Requests) -> AsyncIterator[str]:
-    front = HttpFront(node.broker, port=0, observers=Observers(metrics=requests))
-    await front.start()
-    try:
-        yield f"http://127.0.0.1:{front.port}"
-    finally:
-        await front.stop()
-
-
 @pytest.fixture
 async def url(node: NodeAssembly, requests: Requests) -> AsyncIterator[str]:
-    async with fronting(node, requests) as url:
+    async with fronting(node.broker, requests) as url:
         yield url
 
 
@@ -185,7 +175,10 @@ async def test_a_stream_is_followed_by_one_to_another_server(
     node: NodeAssembly, client: AsyncClient, url: str, requests: Requests
 ) -> None:
     other = Requests()
-    async with fronting(node, other) as second, AsyncClient([second, url], retry=QUICK) as both:
+    async with (
+        fronting(node.broker, other) as second,
+        AsyncClient([second, url], retry=QUICK) as both,
+    ):
         consumer = AsyncConsumer(both, "billing", "orders")
         await consumer.start()
         await begun(consumer)

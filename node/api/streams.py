@@ -11,12 +11,19 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from delivery.entries.ops import StreamId
-from goqueue.wire.errors import GoQueueError
+from goqueue.wire.errors import GoQueueError, NotFound, ReceiptExpired, StaleGeneration
 from node.api.claims import NOBODY, NOBODYS, Claim, Maker
 from node.api.queue import Received, SettleRequest, SettleView, settled
 from node.api.rules.groups import EVERY_GROUPS
 from node.api.rules.rule import scoped
 from node.api.rules.scope import Scope
+
+
+def is_over(end: SettleView | GoQueueError) -> bool:
+    """Whether a settle that ended so leaves its stream without the lease."""
+    if isinstance(end, SettleView):
+        return end.outcome != "extended"
+    return isinstance(end, NotFound | ReceiptExpired | StaleGeneration)
 
 
 class Stream(Protocol):

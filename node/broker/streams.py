@@ -13,14 +13,13 @@ from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     GoQueueError,
     NotFound,
-    ReceiptExpired,
-    StaleGeneration,
     Unavailable,
 )
 from goqueue.wire.types import NodeId, PartitionId
 from log.levels import Feature, Levels
 from node.api.claims import NOBODY, NOBODYS, Claim, Maker
 from node.api.queue import Received, SettleRequest, SettleView
+from node.api.streams import is_over
 from node.broker.queue import NodeQueue
 from node.queue.group_admin import GroupsBroker
 from node.queue.operations import Operations
@@ -35,9 +34,6 @@ END_PAUSE_S, END_PAUSE_S_MAX = 0.1, 5.0
 """Between two attempts at a leader that did not end a stream."""
 
 _log = get_logger("streams")
-
-_GONE = (NotFound, ReceiptExpired, StaleGeneration)
-"""Why a settle is refused of what is the stream's no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +124,7 @@ class NodeStream:
     ) -> list[SettleView | GoQueueError]:
         ends = await self._parts.receipts.settle(requests, self._group, claim)
         for request, end in zip(requests, ends, strict=True):
-            over = end.outcome != "extended" if isinstance(end, SettleView) else _is_gone(end)
-            if over:
+            if is_over(end):
                 for leases in self._all:
                     leases.receipts.pop(request.receipt, None)
         self._end_settled()
@@ -181,10 +176,6 @@ class NodeStream:
                 _log.info("stream_end_delayed", partition=str(partition), problem=error.message)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, END_PAUSE_S_MAX)
-
-
-def _is_gone(error: GoQueueError) -> bool:
-    return isinstance(error, _GONE)
 
 
 class NodeStreams:

@@ -20,7 +20,7 @@ from raft.link import RemoteError
 WAIT_GRACE_S = 2.0
 """How long after its time a peer's answer to a wait is still expected."""
 PAUSE_MAX_S = 0.2
-"""Before those are woken whose leader did not answer."""
+"""The longest before a leader is looked for, or asked, again."""
 REMOTE_WAITS_MAX = 512
 """Waits at one peer at once; beyond them receives look by themselves, from time to time."""
 LOOK_S = 0.25

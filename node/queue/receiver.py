@@ -27,7 +27,7 @@ from node.api.receive_budget import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
-from node.queue.leader_waits import LOOK_S, LeaderWaits
+from node.queue.leader_waits import LOOK_S, PAUSE_MAX_S, LeaderWaits
 from node.queue.poll import Poll
 from node.queue.service import QueueService
 from node.queue.waiting_lines import Place, WaitingLines, Wanted
@@ -46,7 +46,6 @@ TAKE_TIMEOUT_S = 5.0
 LEADERLESS_S = 5.0
 """How long a receive looks for a leader at least, before it says that there is none."""
 PAUSE_S = 0.005
-PAUSE_MAX_S = 0.2
 PLENTY_MAX = 10_000
 RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
@@ -144,7 +143,7 @@ class QueueReceiver:
                 partitions = poll.partitions
                 await self._topology.changed(poll.partitions[0], pause)
             else:
-                partitions = await self._wait(poll, end - now, found.unanswered, pause)
+                partitions = await self._wait(poll, end - now, found.unanswered)
             if nobody or loop.time() - now < PAUSE_S:  # what was ready is others' by now
                 await asyncio.sleep(self._rng.uniform(0, pause))
                 pause = min(2 * pause, PAUSE_MAX_S)
@@ -336,7 +335,7 @@ class QueueReceiver:
     # waiting
 
     async def _wait(
-        self, poll: Poll, left_s: float, unanswered: set[PartitionId], pause: float
+        self, poll: Poll, left_s: float, unanswered: set[PartitionId]
     ) -> Sequence[PartitionId]:
         """The partitions to take from next: those told ready, or all."""
         self._metrics.queue.waiting_receives.inc()
@@ -348,19 +347,15 @@ class QueueReceiver:
                 wanted = Wanted(poll.group.id, node, frozenset(asked), poll.lowest_lane)
                 places.append(self._lines.join(wanted, loop.time() + left_s))
             if leaderless or unanswered:
-                left_s = min(left_s, max(pause, LOOK_S))
+                left_s = min(left_s, LOOK_S)
             if places:
                 waits = [place.told for place in places]
                 await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(left_s)
-            ready = [
-                partition_id
-                for place in places
-                if place.told.done()
-                for partition_id in place.told.result()
-            ]
-            poll.woken = [place for place in places if place.told.done()]
+            woken = [place for place in places if place.told.done()]
+            ready = [partition_id for place in woken for partition_id in place.told.result()]
+            poll.woken = woken
             return ready or poll.partitions
         finally:
             self._metrics.queue.waiting_receives.dec()

@@ -145,15 +145,12 @@ class _Line:
         try:
             told = await self._ask(self._wanted, max(ASK_S_MIN, until_s - now_s))
         except Exception as error:  # noqa: BLE001 - told to who waits
-            self._asking = None
             places, self._places = self._places, {}
             for place in places:
-                if not place.told.done():
-                    place.told.set_exception(error)
-            self._go_on()
-            return
+                place.told.set_exception(error)
+        else:
+            self._wake(told)
         self._asking = None
-        self._wake(told)
         self._go_on()
 
     def _wake(self, told: Told) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -196,7 +195,7 @@ class Intake:
         if isinstance(error, BadRequest) and not self._is_proven:
             raise error
         self._failures += 1
-        return self._client.transport.retry.pause_s(self._failures, random.random())
+        return self._client.transport.pause_s(self._failures)
 
 
 def _refused(error: StaleGeneration, who: Claimant) -> tuple[list[TopicPartition], int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -83,19 +82,19 @@ class Line:
         self, stream: Stream, settles: Sequence[Settle], known: list[SettleResult | None]
     ) -> None:
         """Fill in what was told; what failed for now is repeated while the stream lives."""
-        retry = self._client.transport.retry
+        transport = self._client.transport
         bodies = [settle.to_body() for settle in settles]
         left, doubtful = list(range(len(bodies))), set[int]()
-        for attempt in range(1, retry.attempts_max + 1):
+        for attempt in range(1, transport.retry.attempts_max + 1):
             found = await stream.settle([bodies[row] for row in left])
             for row, result in zip(left, found, strict=True):
                 if isinstance(result, NotInFlight) and row in doubtful:
                     result.outcome = "unknown"
                 known[row] = result
             left = [row for row in left if (told := known[row]) is not None and may_succeed(told)]
-            if not left or self.stream is not stream or attempt == retry.attempts_max:
+            if not left or self.stream is not stream or attempt == transport.retry.attempts_max:
                 return
             doubtful.update(
                 row for row in left if (told := known[row]) is not None and is_unknown(told)
             )
-            await asyncio.sleep(retry.pause_s(attempt, random.random()))
+            await asyncio.sleep(transport.pause_s(attempt))

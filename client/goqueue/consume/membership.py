@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -270,7 +269,7 @@ class MemberSession:
     async def _pause(self, error: GoQueueError) -> None:
         self._failures += 1
         log.log(logging.DEBUG if error.retriable else logging.WARNING, "%s", error.message)
-        pause_s = self._client.transport.retry.pause_s(self._failures, random.random())
+        pause_s = self._client.transport.pause_s(self._failures)
         await asyncio.sleep(min(pause_s, self._session_s / 10))
 
     async def _rejoin(self, cause: GoQueueError) -> None:

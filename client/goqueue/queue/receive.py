@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
@@ -147,7 +146,7 @@ class Receiving:
                     if not error.retriable:
                         raise
                     failures += 1
-                    pause_s = self._calls.transport.retry.pause_s(failures, random.random())
+                    pause_s = self._calls.transport.pause_s(failures)
                     await asyncio.sleep(pause_s)
                     continue
                 failures = 0

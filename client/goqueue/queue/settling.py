@@ -8,7 +8,6 @@ leader delays only its own.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from goqueue.models.queued import Leased
@@ -61,7 +60,7 @@ class Settling:
         doubtful: set[int] = set()
         for attempt in range(1, transport.retry.attempts_max):
             failed = [row for row, found in enumerate(results) if may_succeed(found)]
-            pause_s = transport.retry.pause_s(attempt, random.random())
+            pause_s = transport.pause_s(attempt)
             if not failed or len(failed) == len(bodies) or loop.time() + pause_s >= deadline:
                 break
             doubtful.update(row for row in failed if is_unknown(results[row]))

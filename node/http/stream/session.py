@@ -19,14 +19,11 @@ from goqueue.background import TaskSet
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
-    NotFound,
     OverBudget,
-    ReceiptExpired,
     ServerError,
-    StaleGeneration,
 )
 from node.api.queue import SettleRequest, SettleView
-from node.api.streams import Stream
+from node.api.streams import Stream, is_over
 from node.http.budget.memory import Kind
 from node.http.connections.protocol import Connection
 from node.http.messages.request_spans import traced_request
@@ -362,14 +359,14 @@ class Session:
             await self._wire.tell(encode(settled))
 
     def _note(self, request: SettleRequest, outcome: Outcome) -> None:
-        if isinstance(outcome, SettleView) and outcome.outcome == "extended":
-            until_s = asyncio.get_running_loop().time() + request.visibility_ms / 1000
-            self._outstanding.extend(request.receipt, until_s)
-        elif isinstance(outcome, SettleView | NotFound | ReceiptExpired | StaleGeneration):
+        if is_over(outcome):
             self._outstanding.free(request.receipt)
             is_halted = isinstance(outcome, SettleView) and outcome.outcome == "halted"
             if is_halted and self._delivery is not None:
                 self._delivery.restart()  # a receive that waits is not told
+        elif isinstance(outcome, SettleView):  # it is extended
+            until_s = asyncio.get_running_loop().time() + request.visibility_ms / 1000
+            self._outstanding.extend(request.receipt, until_s)
 
     # -- private: the end
 

@@ -186,13 +186,13 @@ async def test_a_consumer_that_stays_in_a_partition_leaves_the_others_not_for_lo
     (message,) = (await receive()).json["messages"]
     partitions = [message["partition"]]
 
-    for _ in range(200):
+    while len(partitions) < 200 or (len(partitions) < 590 and len(set(partitions)) < 3):
         (message,) = (await receive(ack(message))).json["messages"]
         partitions.append(message["partition"])
 
     moves = sum(one != other for one, other in pairwise(partitions))
-    assert set(partitions) == {0, 1, 2}
-    assert moves < 60
+    assert set(partitions) == {0, 1, 2}, "one is left by chance, 1 of 16 times"
+    assert moves < 0.3 * len(partitions)
 
 
 async def test_the_next_of_a_key_that_waits_for_its_settle_comes_with_it(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from goqueue.models.failures import Closed
@@ -29,11 +29,15 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; interrupting the wait cancels it and waits for its end. Raises
-        Closed after `stop`, and in a forked child."""
+        Closed after `stop`, and in a forked child; of unknown outcome where `stop` came first."""
         ended = threading.Event()
         future = self._begin(work, ended)
         try:
             return future.result()
+        except CancelledError:
+            if not self._closed:
+                raise
+            raise _closed_before() from None
         except BaseException:
             if future.cancel():
                 ended.wait(CANCEL_S_MAX)
@@ -41,7 +45,14 @@ class LoopThread:
 
     async def run_awaited(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, awaited on another loop; cancelling the wait cancels it."""
-        return await asyncio.wrap_future(self._begin(work, threading.Event()))
+        future = self._begin(work, threading.Event())
+        waiting = asyncio.current_task()
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not self._closed or (waiting is not None and waiting.cancelling()):
+                raise
+            raise _closed_before() from None
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
@@ -75,6 +86,10 @@ class LoopThread:
             self._thread.start()
             self._process = os.getpid()
         return self._loop
+
+
+def _closed_before() -> Closed:
+    return Closed("the client was closed before the answer came", outcome="unknown")
 
 
 async def anext_or_none(items: AsyncGenerator[T, None]) -> T | None:

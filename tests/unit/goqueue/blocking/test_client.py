@@ -6,8 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -204,9 +203,12 @@ def test_a_call_that_comes_as_another_thread_closes_ends(monkeypatch: pytest.Mon
     monkeypatch.setattr(loop_thread, "_end_tasks", end_all)
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submitted)
 
+    told: list[Closed] = []
+
     def call() -> None:
-        with suppress(CancelledError):
+        with pytest.raises(Closed) as closed:
             thread.run(receive())
+        told.append(closed.value)
 
     calling = threading.Thread(target=call, daemon=True)
     calling.start()
@@ -214,6 +216,38 @@ def test_a_call_that_comes_as_another_thread_closes_ends(monkeypatch: pytest.Mon
 
     assert not calling.is_alive()
     closing.join()
+    assert told
+
+
+async def test_a_call_that_its_client_is_closed_under_says_that_its_outcome_is_unknown() -> None:
+    thread, begun = LoopThread(), threading.Semaphore(0)
+
+    async def receive() -> None:
+        begun.release()
+        await asyncio.Event().wait()
+
+    calls = [
+        asyncio.ensure_future(asyncio.to_thread(thread.run, receive())),
+        asyncio.ensure_future(thread.run_awaited(receive())),
+    ]
+    for _ in calls:
+        await asyncio.to_thread(begun.acquire)
+    await asyncio.to_thread(thread.stop)
+
+    for found in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(found, Closed), found
+        assert found.outcome == "unknown"
+
+
+async def test_a_wait_that_is_cancelled_is_told_so_by_a_client_that_is_closed_too() -> None:
+    thread = LoopThread()
+    call = asyncio.ensure_future(thread.run_awaited(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.to_thread(thread.stop)
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 def test_a_client_that_was_never_used_closes() -> None:

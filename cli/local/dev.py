@@ -1,9 +1,9 @@
 """`goqueue-cli dev`: a whole cluster of real processes on this machine, for development.
 
 Standard output gets two lines, when every node serves: `ready URL URL URL`, and `console URL`,
-where its pages are; then one for each other protocol, `redis HOST:PORT HOST:PORT HOST:PORT`. Exits and errors of nodes go to standard error; nothing is restarted. A node
-that someone else starts again, by the `command` in DIR/cluster.json, is found by its pid file and
-stopped with the rest.
+where its pages are; then one for each other protocol: `redis HOST:PORT HOST:PORT HOST:PORT`. Exits
+and errors of nodes go to standard error; nothing is restarted. A node that someone else starts
+again, by the `command` in DIR/cluster.json, is found by its pid file and stopped with the rest.
 """
 
 from __future__ import annotations

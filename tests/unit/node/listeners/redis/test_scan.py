@@ -92,7 +92,12 @@ def test_a_count_or_length_reserves_nothing() -> None:
     """hiredis alone takes 770 MiB for the first of these."""
     tracemalloc.start()
     try:
-        for declared in (b"*100000000\r\n", b"*16384\r\n", b"*1\r\n$65000\r\n", b"*1\r\n$999999999"):
+        for declared in (
+            b"*100000000\r\n",
+            b"*16384\r\n",
+            b"*1\r\n$65000\r\n",
+            b"*1\r\n$999999999",
+        ):
             scanner = Scanner(BYTES_MAX)
             scanner.feed(declared)
             try:
@@ -121,7 +126,21 @@ def test_a_command_that_arrives_byte_by_byte_is_looked_at_once() -> None:
 
 def test_any_bytes_are_commands_or_refused() -> None:
     rng = random.Random(1)
-    signs = [b"*", b"$", b"\r\n", b"1", b"3", b"-", b"PING", b'"', b"'", b"\\x", b" ", b"\x00", b"9"]
+    signs = [
+        b"*",
+        b"$",
+        b"\r\n",
+        b"1",
+        b"3",
+        b"-",
+        b"PING",
+        b'"',
+        b"'",
+        b"\\x",
+        b" ",
+        b"\x00",
+        b"9",
+    ]
     for _ in range(2000):
         scanner = Scanner(BYTES_MAX)
         for _ in range(rng.randrange(1, 4)):

@@ -1,7 +1,7 @@
-"""Fuzzes formats, raw HTTP, frames of streams and the OpenAPI document of a real node, for as long
-as is asked; and with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams, Redis' commands and the OpenAPI document of a real
+node, for as long as is asked; and with what is small on the wire and large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,resp,expanding,openapi]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,10 +19,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw
-from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+from tests.fuzz import expanding, formats, frames, raw, resp
+from tests.fuzz.served import (
+    GROWTH_BYTES_MAX,
+    fuzz_openapi,
+    memory_bytes,
+    redis_settings,
+    served_node,
+)
+from tests.ports import free_ports
 
-PARTS = ("formats", "raw", "frames", "expanding", "openapi")
+PARTS = ("formats", "raw", "frames", "resp", "expanding", "openapi")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
 EXAMPLES_A_MINUTE = 4
 
@@ -43,9 +50,13 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "frames", "openapi"} & set(parts):
-        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
+    if {"raw", "frames", "resp", "openapi"} & set(parts):
+        (redis_port,) = free_ports(1)
+        settings = redis_settings(redis_port) if "resp" in parts else ()
+        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder), *settings) as node:
             before = memory_bytes(node)
+            if "resp" in parts:
+                defects += fuzz_resp(node, redis_port, seconds, given.seed)
             if "raw" in parts:
                 defects += fuzz_raw(node, seconds, given.seed)
             if "frames" in parts:
@@ -90,6 +101,15 @@ def fuzz_frames(node: Node, seconds: float, seed: int) -> int:
         return asyncio.run(frames.fuzz(HOST, node.http_port, names, rng, ROUND_FRAMES))
 
     return fuzz_rounds(node, "frames", seconds, round_of)
+
+
+def fuzz_resp(node: Node, port: int, seconds: float, seed: int) -> int:
+    kept, rng = resp.samples("stream", "list", "readers"), random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(resp.fuzz(HOST, port, kept, rng, ROUND_FRAMES))
+
+    return fuzz_rounds(node, "resp", seconds, round_of)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

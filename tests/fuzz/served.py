@@ -38,10 +38,10 @@ class OpenApiRun:
 
 
 @contextmanager
-def served_node(folder: Path) -> Iterator[Node]:
+def served_node(folder: Path, *settings: str) -> Iterator[Node]:
     """One node of the highest level that has two topics with messages, two groups and a
     schedule."""
-    with Cluster(folder, 1, ["limits.longPoll=100ms"], auto_create=True) as cluster:
+    with Cluster(folder, 1, ["limits.longPoll=100ms", *settings], auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):
             assert node.ask("POST", "/topics", {"name": topic, "num_partitions": 2}).status == 201
@@ -52,6 +52,11 @@ def served_node(folder: Path) -> Iterator[Node]:
         assert node.ask("POST", "/schedules", nightly).status == 201
         assert node.ask("POST", "/admin/cluster/upgrade", {}).status == 200
         yield node
+
+
+def redis_settings(port: int) -> tuple[str, str]:
+    """By which such a node speaks Redis' protocol there."""
+    return "listeners.redis.enabled=true", f"listeners.redis.port={port}"
 
 
 def memory_bytes(node: Node) -> int:

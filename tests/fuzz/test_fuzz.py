@@ -10,16 +10,29 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw
-from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+from tests.fuzz import expanding, formats, frames, raw, resp
+from tests.fuzz.served import (
+    GROWTH_BYTES_MAX,
+    fuzz_openapi,
+    memory_bytes,
+    redis_settings,
+    served_node,
+)
+from tests.ports import free_ports
 
 KNOWN = formats.formats()
 UNVERSIONED = "^/(?!v1/)"
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with served_node(tmp_path_factory.mktemp("fuzzed")) as started:
+def redis_port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, redis_port: int) -> Iterator[Node]:
+    folder = tmp_path_factory.mktemp("fuzzed")
+    with served_node(folder, *redis_settings(redis_port)) as started:
         before = memory_bytes(started)
         yield started
         assert memory_bytes(started) - before < GROWTH_BYTES_MAX
@@ -80,6 +93,29 @@ def test_an_answer_that_is_no_frame_is_found() -> None:
     assert frames.judge(head + b"\x88\x02\x03\xf3", tally) == "failed"
     assert frames.judge(b"HTTP/1.1 500 x\r\n\r\n", tally)
     assert not frames.judge(head + b"\x88\x02\x03\xe8", tally)
+
+
+def test_broken_commands_are_answered_or_cut_off_and_the_node_serves_on(
+    node: Node, redis_port: int
+) -> None:
+    kept = resp.samples("stream", "list", "readers")
+
+    tally = asyncio.run(resp.fuzz(HOST, redis_port, kept, random.Random(1), 300))
+
+    assert tally.defects == []
+    assert tally.sent == sum(tally.statuses.values()) == 300
+    assert tally.statuses[resp.REPLIES] > 100 and tally.statuses[resp.ERRORS] > 20
+    assert node.is_ready()
+
+
+def test_an_answer_that_is_no_resp_is_found() -> None:
+    tally = raw.Tally()
+
+    assert resp.judge(b"+OK\r\nHTTP/1.1\r\n", tally)
+    assert resp.judge(b"-ERR internal error (internal)\r\n", tally)
+    assert resp.judge(b"$2\r\nabc\r\n", tally)
+    assert resp.judge(b"*x\r\n", tally)
+    assert not resp.judge(b"*1\r\n$2\r\nab\r\n-ERR no\r\n$5\r\na", tally)
 
 
 def test_requests_that_expand_take_little_memory_and_are_answered(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol
 
 from h2.errors import ErrorCodes
@@ -17,7 +18,7 @@ from node.http.text.errors import RequestTimeout, encode_error
 from node.listeners.h2.bounds import H2Bounds
 from node.listeners.h2.exchange import Exchange
 from node.listeners.h2.guard import Broken
-from node.listeners.h2.heads import head_of
+from node.listeners.h2.heads import Head, head_of
 from node.listeners.h2.multiplexer import (
     PREFACE,
     Asked,
@@ -229,24 +230,28 @@ class Connection:
             for exchange in self._exchanges.values():
                 exchange.ease()
         else:
-            exchange = self._exchanges.get(told.stream)
-            if exchange is None:
-                if isinstance(told, Came):
-                    self._frames.took(told.stream, told.size)
-            elif isinstance(told, Came):
-                exchange.came(told.data, told.size)
-            elif isinstance(told, Ended):
-                exchange.ended()
-            elif isinstance(told, Gone):
-                exchange.gone()
-            else:
-                exchange.ease()
+            self._pass_on(told, self._exchanges.get(told.stream))
+
+    def _pass_on(self, told: Came | Ended | Gone | Eased, exchange: Exchange | None) -> None:
+        """To its exchange, which may be over."""
+        if exchange is None:
+            if isinstance(told, Came):
+                self._frames.took(told.stream, told.size)
+        elif isinstance(told, Came):
+            exchange.came(told.data, told.size)
+        elif isinstance(told, Ended):
+            exchange.ended()
+        elif isinstance(told, Gone):
+            exchange.gone()
+        else:
+            exchange.ease()
 
     def _ask(self, asked: Asked) -> None:
         if self._is_leaving or len(self._exchanges) >= self._bounds.streams_max:
             self._frames.reset(asked.stream, ErrorCodes.REFUSED_STREAM)
             return
         limits = self._limits
+        head: Head | GoQueueError
         try:
             head = head_of(asked.fields, limits.head_bytes_max, limits.headers_max)
         except GoQueueError as error:
@@ -255,7 +260,7 @@ class Connection:
             asked.stream,
             head,
             self,
-            self._budgets.hold(Kind.BODIES, self._wire.owner),
+            self._budgets.hold(Kind.BODIES, replace(self._wire.owner, connection=self)),
             limits.write_stall_s,
             limits.answer_bytes_per_s_min,
         )

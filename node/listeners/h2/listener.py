@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from h2.errors import ErrorCodes
 
 from goqueue.background import TaskSet
-from goqueue.wire.errors import GoQueueError, Unavailable, UnknownTopic
+from goqueue.wire.errors import GoQueueError, Unavailable
 from node.http.budget.memory import Kind, Reserved
 from node.http.text.errors import error_answer
 from node.listeners.connections import Connections
@@ -25,7 +25,6 @@ from node.listeners.requests import Caller, Observed, Requests
 from node.listeners.wire import Wire
 
 PROTOCOL = "h2"
-ALPN = ("h2",)
 UNMATCHED = "unmatched"
 """What is none of what may be asked, as metrics name it."""
 LOOK_S = 1.0
@@ -50,7 +49,8 @@ class H2Listener:
         self._asked_port = port
         self._bounds = bounds or H2Bounds()
         self._requests = Requests(PROTOCOL, parts)
-        self._connections = Connections(PROTOCOL, parts, self._serve, _refused, tls)
+        own = None if tls is None else replace(tls, context=tls.for_h2)
+        self._connections = Connections(PROTOCOL, parts, self._serve, _refused, own)
         self._open: set[Connection] = set()
         self._tasks = TaskSet("node", "h2_failed")
         self._is_leaving = False
@@ -62,18 +62,20 @@ class H2Listener:
     async def start(self) -> None:
         await self._connections.start(self._host, self._asked_port)
         self._tasks.begin(self._look_after(), "h2-look")
-
-    def begin_stop(self) -> None:
-        for connection in list(self._open):
-            connection.begin_stop()
+        self._tasks.begin(self._watch_stopping(), "h2-stopping")
 
     async def stop(self) -> None:
-        self.begin_stop()
+        self._begin_stop()
         self._is_leaving = True
         for connection in list(self._open):
             connection.leave()
         await self._connections.stop()
         await self._tasks.stop()
+
+    def look(self, now_s: float) -> None:
+        """Look after all connections, as if it was so late by the loop's clock."""
+        for connection in list(self._open):
+            connection.look(now_s)
 
     # private
 
@@ -89,23 +91,30 @@ class H2Listener:
         finally:
             self._open.discard(connection)
 
+    async def _watch_stopping(self) -> None:
+        await self._parts.stopping.wait()
+        self._begin_stop()
+
+    def _begin_stop(self) -> None:
+        """Subscriptions end, and give back."""
+        for connection in list(self._open):
+            connection.begin_stop()
+
     async def _look_after(self) -> None:
         loop = asyncio.get_running_loop()
         look_s = min(LOOK_S, self._parts.limits.stream_silence_s / 10)
         while True:
             await asyncio.sleep(look_s)
-            now_s = loop.time()
-            for connection in list(self._open):
-                connection.look(now_s)
+            self.look(loop.time())
 
     async def _answer(self, wire: Wire, exchange: Exchange) -> None:
         """One request. Raises ConnectionError."""
-        caller = self._requests.caller(wire.peer, wire)
+        caller = self._requests.caller(wire.peer, exchange)
         wanted = _wanted(exchange)
         name, operation, target = UNMATCHED, "", ""
         if isinstance(wanted, Wanted):
             name, operation, target = wanted.asks.value, OPERATIONS[wanted.asks], wanted.topic
-        answer: tuple[int, dict[str, str]] | None
+        answer: tuple[int, dict[str, str]] | None = None
         try:
             with self._requests.observed(caller, name, operation, target) as seen:
                 if isinstance(wanted, GoQueueError):
@@ -120,7 +129,7 @@ class H2Listener:
                 elif wanted.asks is Asks.DELETE:
                     answer = await self._delete(caller, wanted)
                 else:
-                    answer = await self._subscribe(exchange, caller, wanted)
+                    await self._subscribe(exchange, caller, wanted)
         except GoQueueError as error:
             told = error_answer(error)
             exchange.begin(told.status, dict(told.headers))
@@ -154,9 +163,7 @@ class H2Listener:
         return 201, {"x-message-id": f"{topic}:{partition}:{stored.base_offset}"}
 
     async def _delete(self, caller: Caller, wanted: Wanted) -> tuple[int, dict[str, str]]:
-        """As miniqueue does, also where there is no such topic."""
-        with suppress(UnknownTopic):
-            await caller.broker.topics.delete_topic(wanted.topic)
+        await caller.broker.topics.delete_topic(wanted.topic)
         return 200, {}
 
     async def _subscribe(self, exchange: Exchange, caller: Caller, wanted: Wanted) -> None:

@@ -10,7 +10,7 @@ from goqueue.wire.errors import KeyRequired, PayloadTooLarge, UnknownTopic
 from node.api.broker import Broker
 from node.api.records import AppendResult
 from node.api.spans import TRACEPARENT, TRACESTATE, Carried
-from node.http.budget.memory import Held
+from node.http.budget.memory import Reserved
 from node.listeners.h2.exchange import Exchange
 
 
@@ -27,7 +27,7 @@ def value_bytes_max(broker: Broker, topic: str) -> int:
     return min(broker.topics.max_message_bytes(topic), DEFAULT.value_bytes_max)
 
 
-async def whole_body(exchange: Exchange, bytes_max: int, held: Held) -> bytes:
+async def whole_body(exchange: Exchange, bytes_max: int, held: Reserved) -> bytes:
     """All of a request's body, charged to `held` as it comes. Raises PayloadTooLarge, at once where
     the request announces too much, OverBudget, RequestTimeout, and ConnectionError."""
     pieces: list[bytes] = []

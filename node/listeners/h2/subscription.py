@@ -2,7 +2,8 @@
 
 Commands settle messages in the order in which those were sent, and wait for those that are still to
 come. Nothing is leased while the client's window is shut, or while it has as many messages as its
-credit says. What it had when it is gone is nacked: `StreamsEnded` gives back the rest.
+credit says. Whoever has said all is given what was asked for by then, and nothing more. What a
+client has when it is gone is nacked; `StreamsEnded` gives back what was on its way.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ class Subscription:
         self._settling = 0
         """Messages whose settle has not been applied."""
         self._is_begun = self._is_whole = self._is_left = False
+        self._was_given = False
+        """Whether anything ever was: who then says no more wants no more."""
         self._changed = asyncio.Event()
         """There may be something to give."""
         self._came = asyncio.Event()
@@ -186,6 +189,8 @@ class Subscription:
                 await self._settle(batch)
         commands.end()
         self._is_whole = True
+        if self._was_given:
+            self._restart()
         self._changed.set()
         await self._exchange.hung_up()
         self.over(LOST)
@@ -268,9 +273,9 @@ class Subscription:
     # private: what it is given
 
     async def _give(self) -> None:
-        while not self._is_left:
+        while not (self._is_left or self._end.done()):
             self._changed.clear()
-            if self._is_whole and (self._given or not self._is_begun):
+            if self._is_whole and (self._was_given or not self._is_begun):
                 self.over(DONE)
                 return
             left = self._wanted.credit - len(self._given) - self._settling
@@ -332,6 +337,7 @@ class Subscription:
         for message in found:
             dacks = dacks_of(message.reason)
             text = base64.b64encode(message.value).decode()
+            self._was_given = True
             self._given.append(_Given(message.receipt, dacks))
             self._came.set()
             await self._say(Line(msg=text, dackCount=dacks))

@@ -17,7 +17,7 @@ from node.http.budget.memory import Budgets, Kind, Owner
 from node.http.text.errors import RequestTimeout, encode_error
 from node.listeners.h2.bounds import H2Bounds
 from node.listeners.h2.exchange import Exchange
-from node.listeners.h2.guard import Broken
+from node.listeners.h2.frame_checks import Broken
 from node.listeners.h2.heads import Head, head_of
 from node.listeners.h2.multiplexer import (
     PREFACE,

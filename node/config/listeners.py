@@ -30,7 +30,28 @@ class RedisConfig:
     )
 
 
-ListenerConfig = RedisConfig
+@dataclass(frozen=True, slots=True)
+class H2Config:
+    """miniqueue's API over HTTP/2."""
+
+    enabled: bool = option(
+        False,
+        key="listeners.h2.enabled",
+        parse=flag,
+        why="a port that nobody uses is one more to guard; it needs goqueue-server[h2]",
+    )
+    host: str = option(
+        "",
+        key="listeners.h2.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
+    port: int = option(
+        8443, key="listeners.h2.port", parse=port_number, why="beside 8080; 0 is any free one"
+    )
+
+
+ListenerConfig = RedisConfig | H2Config
 """What all of them say: whether, and where."""
 
 
@@ -39,6 +60,7 @@ class ListenersConfig:
     """All of them; `each` goes through them by name."""
 
     redis: RedisConfig = field(default_factory=RedisConfig)
+    h2: H2Config = field(default_factory=H2Config)
 
     def each(self) -> Iterator[tuple[str, ListenerConfig]]:
         """Those that are wanted."""
@@ -48,7 +70,7 @@ class ListenersConfig:
                 yield name, listener
 
 
-EXTRAS = {"redis": ("hiredis",)}
+EXTRAS = {"redis": ("hiredis",), "h2": ("h2",)}
 """What each listener imports that only the extra of its name installs."""
 
 

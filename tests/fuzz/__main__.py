@@ -1,7 +1,8 @@
-"""Fuzzes formats, raw HTTP, frames of streams, Redis' commands and the OpenAPI document of a real
-node, for as long as is asked; and with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, Redis' commands and the OpenAPI
+document of a real node, for as long as is asked; and with what is small on the wire and large in
+memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,resp,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,resp,expanding,openapi]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,18 +20,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw, resp
+from tests.fuzz import duplex, expanding, formats, frames, raw, resp
 from tests.fuzz.served import (
     GROWTH_BYTES_MAX,
     fuzz_openapi,
     memory_bytes,
-    redis_settings,
+    port_of,
     served_node,
 )
-from tests.ports import free_ports
 
-PARTS = ("formats", "raw", "frames", "resp", "expanding", "openapi")
+PARTS = ("formats", "raw", "frames", "duplex", "resp", "expanding", "openapi")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
+ROUND_CONNECTIONS = 500
 EXAMPLES_A_MINUTE = 4
 
 
@@ -50,17 +51,17 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "frames", "resp", "openapi"} & set(parts):
-        (redis_port,) = free_ports(1)
-        settings = redis_settings(redis_port) if "resp" in parts else ()
-        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder), *settings) as node:
+    if {"raw", "frames", "duplex", "resp", "openapi"} & set(parts):
+        with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
             if "resp" in parts:
-                defects += fuzz_resp(node, redis_port, seconds, given.seed)
+                defects += fuzz_resp(node, seconds, given.seed)
             if "raw" in parts:
                 defects += fuzz_raw(node, seconds, given.seed)
             if "frames" in parts:
                 defects += fuzz_frames(node, seconds, given.seed)
+            if "duplex" in parts:
+                defects += fuzz_duplex(node, seconds, given.seed)
             if "openapi" in parts:
                 examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
                 defects += fuzz_served(node, given.seed, examples)
@@ -103,13 +104,23 @@ def fuzz_frames(node: Node, seconds: float, seed: int) -> int:
     return fuzz_rounds(node, "frames", seconds, round_of)
 
 
-def fuzz_resp(node: Node, port: int, seconds: float, seed: int) -> int:
+def fuzz_resp(node: Node, seconds: float, seed: int) -> int:
     kept, rng = resp.samples("stream", "list", "readers"), random.Random(seed)
+    port = port_of(node, "redis")
 
     def round_of() -> raw.Tally:
         return asyncio.run(resp.fuzz(HOST, port, kept, rng, ROUND_FRAMES))
 
     return fuzz_rounds(node, "resp", seconds, round_of)
+
+
+def fuzz_duplex(node: Node, seconds: float, seed: int) -> int:
+    port, rng = port_of(node, "h2"), random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(duplex.fuzz(HOST, port, "fuzzed", rng, ROUND_CONNECTIONS))
+
+    return fuzz_rounds(node, "duplex", seconds, round_of)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

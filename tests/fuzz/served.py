@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import ROOT, Cluster, Node, publish
+from tests.ports import free_ports
 
 CHECKS = (
     "not_a_server_error",
@@ -37,11 +38,18 @@ class OpenApiRun:
         return int(found[1]) if found else 0
 
 
+LISTENERS = ("redis", "h2")
+
+
 @contextmanager
-def served_node(folder: Path, *settings: str) -> Iterator[Node]:
-    """One node of the highest level that has two topics with messages, two groups and a
-    schedule."""
-    with Cluster(folder, 1, ["limits.longPoll=100ms", *settings], auto_create=True) as cluster:
+def served_node(folder: Path) -> Iterator[Node]:
+    """One node of the highest level that speaks all protocols, and has two topics with messages,
+    two groups and a schedule."""
+    ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+    settings = ["limits.longPoll=100ms"]
+    for name, port in ports.items():
+        settings += [f"listeners.{name}.enabled=true", f"listeners.{name}.port={port}"]
+    with Cluster(folder, 1, settings, auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):
             assert node.ask("POST", "/topics", {"name": topic, "num_partitions": 2}).status == 201
@@ -54,9 +62,11 @@ def served_node(folder: Path, *settings: str) -> Iterator[Node]:
         yield node
 
 
-def redis_settings(port: int) -> tuple[str, str]:
-    """By which such a node speaks Redis' protocol there."""
-    return "listeners.redis.enabled=true", f"listeners.redis.port={port}"
+def port_of(node: Node, listener: str) -> int:
+    """Where it listens for another protocol."""
+    named = f"listeners.{listener}.port="
+    (port,) = (int(word.removeprefix(named)) for word in node.arguments if word.startswith(named))
+    return port
 
 
 def memory_bytes(node: Node) -> int:

@@ -8,31 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from h2.errors import ErrorCodes
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw, resp
+from tests.fuzz import duplex, expanding, formats, frames, raw, resp
 from tests.fuzz.served import (
     GROWTH_BYTES_MAX,
     fuzz_openapi,
     memory_bytes,
-    redis_settings,
+    port_of,
     served_node,
 )
-from tests.ports import free_ports
 
 KNOWN = formats.formats()
 UNVERSIONED = "^/(?!v1/)"
 
 
 @pytest.fixture(scope="module")
-def redis_port() -> int:
-    return free_ports(1)[0]
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, redis_port: int) -> Iterator[Node]:
-    folder = tmp_path_factory.mktemp("fuzzed")
-    with served_node(folder, *redis_settings(redis_port)) as started:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with served_node(tmp_path_factory.mktemp("fuzzed")) as started:
         before = memory_bytes(started)
         yield started
         assert memory_bytes(started) - before < GROWTH_BYTES_MAX
@@ -95,12 +89,10 @@ def test_an_answer_that_is_no_frame_is_found() -> None:
     assert not frames.judge(head + b"\x88\x02\x03\xe8", tally)
 
 
-def test_broken_commands_are_answered_or_cut_off_and_the_node_serves_on(
-    node: Node, redis_port: int
-) -> None:
-    kept = resp.samples("stream", "list", "readers")
+def test_broken_commands_are_answered_or_cut_off_and_the_node_serves_on(node: Node) -> None:
+    kept, port = resp.samples("stream", "list", "readers"), port_of(node, "redis")
 
-    tally = asyncio.run(resp.fuzz(HOST, redis_port, kept, random.Random(1), 300))
+    tally = asyncio.run(resp.fuzz(HOST, port, kept, random.Random(1), 300))
 
     assert tally.defects == []
     assert tally.sent == sum(tally.statuses.values()) == 300
@@ -116,6 +108,31 @@ def test_an_answer_that_is_no_resp_is_found() -> None:
     assert resp.judge(b"$2\r\nabc\r\n", tally)
     assert resp.judge(b"*x\r\n", tally)
     assert not resp.judge(b"*1\r\n$2\r\nab\r\n-ERR no\r\n$5\r\na", tally)
+
+
+def test_broken_connections_of_http2_are_answered_or_ended_by_name(node: Node) -> None:
+    port = port_of(node, "h2")
+
+    tally = asyncio.run(duplex.fuzz(HOST, port, "fuzzed", random.Random(1), 200))
+
+    assert tally.defects == []
+    assert tally.sent == 200
+    assert all(
+        tally.statuses[code]
+        for code in (0, ErrorCodes.PROTOCOL_ERROR, ErrorCodes.ENHANCE_YOUR_CALM)
+    ), tally.statuses
+    assert node.is_ready()
+
+
+def test_an_answer_of_http2_that_is_none_is_found() -> None:
+    tally = raw.Tally()
+
+    assert duplex.judge(duplex.frame(5, b"pushed"), tally)
+    assert (
+        duplex.judge(duplex.frame(duplex.RST_STREAM, bytes([0, 0, 0, 2]), 0, 1), tally) == "failed"
+    )
+    assert duplex.judge(b"HTTP/1.1 500 x", tally)
+    assert not duplex.judge(duplex.frame(duplex.SETTINGS), tally)
 
 
 def test_requests_that_expand_take_little_memory_and_are_answered(tmp_path: Path) -> None:

@@ -120,9 +120,13 @@ def run(config: Path | None, overrides: dict[str, object], pid_file: Path | None
         print_report(Report(str(error), "", "", EXIT_USAGE))
         return EXIT_USAGE
     from log.disk.files import OsDisk
-    from node.config import free_ports, open_listener
+    from node.config import free_ports, listeners, open_listener
 
-    if problem := open_listener.refusal(loaded, OsDisk()) or free_ports.refusal(loaded):
+    if problem := (
+        listeners.missing(loaded.listeners)
+        or open_listener.refusal(loaded, OsDisk())
+        or free_ports.refusal(loaded)
+    ):
         print_report(Report(problem, "", "", EXIT_USAGE))
         return EXIT_USAGE
     from node.server import main_node

@@ -35,6 +35,7 @@ AREAS = {
     "doors": "Doors",
     "tail": "Tails",
     "stream": "Streams",
+    "listeners": "Other protocols",
     "process": "The process",
 }
 NAME = re.compile(r"\b(?:goqueue|process|python)_[a-z0-9_]+\b(?!:)")

@@ -22,6 +22,9 @@ def refusal(config: NodeConfig) -> str:
     if config.takes_peers:
         internal = "--peer-listen (broker.listeners.internal, GOQUEUE_LISTENERS_INTERNAL)"
         wanted.append((config.cluster.listen, internal))
+    for name, listener in config.listeners.each():
+        at = (listener.host or config.http.host, listener.port)
+        wanted.append((at, f"--set listeners.{name}.port=N"))
     return "\n".join(
         f"{address[0]}:{address[1]} {why}; another one is named with {option}"
         for address, option in wanted

@@ -15,6 +15,7 @@ from node.config.audit import AuditConfig
 from node.config.auth import AuthConfig
 from node.config.engine import LimitsConfig, RaftOptions, StorageOptions, TopicDefaults
 from node.config.kubernetes import KubernetesConfig
+from node.config.listeners import ListenersConfig
 from node.config.option import (
     Address,
     address,
@@ -300,6 +301,7 @@ class NodeConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
+    listeners: ListenersConfig = field(default_factory=ListenersConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     warnings: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ def is_open(config: NodeConfig) -> bool:
     """Whether anybody may do anything who reaches this node."""
     http = config.http
     asks_certificates = http.tls.enabled and bool(http.tls.ca_file)
-    return not (config.auth.enabled or asks_certificates or is_loopback(http.host))
+    return not (config.auth.enabled or asks_certificates or all(map(is_loopback, _hosts(config))))
 
 
 def refusal(config: NodeConfig, disk: Disk) -> str:
@@ -57,11 +57,23 @@ def remember(config: NodeConfig, disk: Disk) -> None:
         disk.sync_directory(config.data_dir)
 
 
+def _hosts(config: NodeConfig) -> list[str]:
+    """Where clients are listened for."""
+    http = config.http.host
+    return [http, *(listener.host or http for _, listener in config.listeners.each())]
+
+
 def _is_used(disk: Disk, root: str) -> bool:
     return any(disk.exists(f"{root}/{name}") for name in _DATA)
 
 
 def _listens(config: NodeConfig) -> str:
     host, port = config.http.listen
+    if is_loopback(host):
+        host, port = next(
+            (one.host, one.port)
+            for _, one in config.listeners.each()
+            if one.host and not is_loopback(one.host)
+        )
     where = f"{host or '*'}:{port}"
     return f"node {config.node_id} serves whoever reaches {where}: it asks for no API keys"

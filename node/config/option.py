@@ -127,6 +127,14 @@ def integer(raw: object) -> int:
     raise ValueError(f"must be a whole number, got {raw!r}")
 
 
+def port_number(raw: object) -> int:
+    """0 means any free one."""
+    port = integer(raw)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"must be a port from 0 to 65535, got {raw!r}")
+    return port
+
+
 def size_bytes(raw: object) -> int:
     """Bytes as a number or with a unit: `10737418240`, `10GiB`, `64 MB`."""
     if isinstance(raw, int) and not isinstance(raw, bool):

@@ -5,7 +5,8 @@ groups, are bounded a family. Each metric here is set by code; tests hold us to 
 
 Begin with `family` (counters, gauges and histograms) and `declare`, with `meaning` for what is to
 be known of each metric. One module declares the metrics of one area: `broker`, `queue`, `consumer`,
-`cluster`, `storage`, `archive`, `kubernetes`, `doors`, `tails`, `streams`, `process`. `exposition`
+`cluster`, `storage`, `archive`, `kubernetes`, `doors`, `tails`, `streams`, `listeners`,
+`process`. `exposition`
 writes them in Prometheus's formats; `absent` lists those of GoQueue that have no meaning here.
 """
 
@@ -25,6 +26,7 @@ from node.metrics.doors import DoorMetrics
 from node.metrics.exposition import END, SLICE_S, TEXT, Format, accepted, head
 from node.metrics.family import SERIES_MAX, Bounds, Family
 from node.metrics.kubernetes import KubernetesMetrics
+from node.metrics.listeners import ListenerMetrics
 from node.metrics.process import HttpMetrics, ProcessMetrics
 from node.metrics.queue import QueueMetrics
 from node.metrics.storage import StorageMetrics
@@ -60,6 +62,7 @@ class Metrics:
         self.doors = DoorMetrics(declarations)
         self.tail = TailMetrics(declarations)
         self.stream = StreamMetrics(declarations)
+        self.listeners = ListenerMetrics(declarations)
         self.families: dict[str, Family[Any]] = declarations.families
         self._refreshes: list[Refresh] = []
         self._looking = asyncio.Lock()

@@ -34,6 +34,7 @@ class Moves(Enum):
     UPKEEP = "when retention, compaction, snapshots, scrubbing or copying has something to do"
     TAIL = "with tails of topics"
     STREAM = "with streams of groups"
+    LISTENER = "with clients of Redis' protocol, of duplex HTTP/2 or of gRPC"
     LOCKED = "with requests, while `auth.enabled` is on"
     LOADED = "under more load than the node takes at once"
 
@@ -46,6 +47,7 @@ class Moves(Enum):
             Moves.UPKEEP,
             Moves.TAIL,
             Moves.STREAM,
+            Moves.LISTENER,
             Moves.LOCKED,
             Moves.LOADED,
         )

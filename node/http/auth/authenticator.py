@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from aiohttp import web
 
-from goqueue.wire.errors import Forbidden, Unauthenticated
-from node.api.auth.key_verifier import KeyVerifier, Origin
-from node.api.auth.principal import Principal, WrongRole
+from node.api.auth.key_verifier import KeyVerifier
+from node.api.auth.principal import Principal
 from node.api.auth.sessions import Sessions
 from node.http.auth.addresses import Addresses
-from node.http.auth.failures import Failures, TooManyFailures
-from node.http.auth.policies import POLICIES, Policy, Reach
-
-TOKEN_CHARACTERS_MAX = 512
-_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[\x21-\x7e]{16,}", re.ASCII)
+from node.http.auth.admission import Admission
+from node.http.auth.failures import Failures
+from node.http.auth.policies import Policy
 
 
 class Authenticator:
@@ -31,15 +27,15 @@ class Authenticator:
         addresses: Addresses | None = None,
         sessions: Sessions | None = None,
     ) -> None:
-        self._key_verifier = key_verifier
-        self._failures = failures
+        self.admission = Admission(key_verifier, failures)
+        """The rule for keys, which other listeners ask, too."""
         self.addresses = addresses or Addresses()
         self.sessions = sessions
         self._anonymous = {"metrics"} if metrics_anonymous else set[str]()
 
     @property
     def is_locked(self) -> bool:
-        return self._key_verifier is not None
+        return self.admission.is_locked
 
     async def admit(
         self, request: web.BaseRequest, operation: str, params: Mapping[str, str]
@@ -49,25 +45,20 @@ class Authenticator:
         Raises Unauthenticated (401) without a key that holds, Forbidden (403) with one that may not
         do this, which names what is missing.
         """
-        if self._key_verifier is None or operation in self._anonymous:
+        if not self.is_locked or operation in self._anonymous:
             return None
-        policy = POLICIES.get(operation)
-        if policy is None:
-            raise Forbidden(f"nobody may ask for {operation}: it has no policy", missing="policy")
+        policy = self.admission.policy(operation)
         return await self.admit_to(request, policy, operation, params.get("topic"))
 
     async def admit_to(
         self, request: web.BaseRequest, policy: Policy, what: str, topic: str | None
     ) -> Principal | None:
         """As `admit`, where the policy is at hand; `topic` is the one in the path."""
-        if self._key_verifier is None or policy.roles is None:
+        if not self.is_locked or policy.roles is None:
             return None
         principal = self._usual(request)
         if principal is None:
-            token = self._token(request)
-            principal = self._key_verifier.known(token)
-            if principal is None:
-                principal = await self.prove(token, request)
+            principal = await self.prove(self._token(request), request)
         self.allow(principal, policy, what, topic)
         return principal
 
@@ -77,59 +68,30 @@ class Authenticator:
         text = headers.get("Authorization", "")
         if text[:7] != "Bearer " or "X-API-Key" in headers:
             return None
-        if len(headers.getall("Authorization")) != 1 or self._key_verifier is None:
+        if len(headers.getall("Authorization")) != 1:
             return None
-        return self._key_verifier.known(text[7:])
+        return self.admission.known(text[7:])
 
     def allow(self, principal: Principal, policy: Policy, what: str, topic: str | None) -> None:
         """Raises Forbidden, naming what is missing."""
-        try:
-            allow(principal, policy, what, topic)
-        except Forbidden as error:
-            if self._key_verifier is not None:
-                self._key_verifier.denied(str(error.data.get("missing", "")))
-            raise
+        self.admission.allow(principal, policy, what, topic)
 
     async def prove(self, token: str, request: web.BaseRequest) -> Principal:
-        """As `Authenticator.prove`; raises TooManyFailures where too many keys from the request's
-        address did not hold of late."""
-        assert self._key_verifier is not None
-        if self._failures is None:
-            return await self._key_verifier.prove(token, Origin())
-        address = self.addresses.of(request)
-        try:
-            self._failures.check(address)
-        except TooManyFailures:
-            self._key_verifier.refused("too_many")
-            raise
-        try:
-            return await self._key_verifier.prove(token, self._failures.origin(address))
-        except Unauthenticated:
-            self._failures.add(address)
-            raise
+        """As `Admission.prove`, from where the request comes."""
+        return await self.admission.prove(token, self.addresses.of(request))
 
     def _token(self, request: web.BaseRequest) -> str:
         """The one token of a request. Raises Unauthenticated."""
-        assert self._key_verifier is not None
         found = tokens_of(request)
         if not found:
-            self._key_verifier.refused("missing")
-            raise Unauthenticated(
-                "an API key is needed: Authorization: Bearer <id>.<secret>, or X-API-Key",
-                reason="missing",
-            )
+            raise self.admission.missing()
         token = found.pop()
         self.check_form("" if found else token)
         return token
 
     def check_form(self, token: str) -> None:
         """Whether it may be a key at all. Raises Unauthenticated."""
-        if len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
-            if self._key_verifier is not None:
-                self._key_verifier.refused("malformed")
-            raise Unauthenticated(
-                "this is no API key: one is sent, once, as <id>.<secret>", reason="malformed"
-            )
+        self.admission.check_form(token)
 
 
 def tokens_of(request: web.BaseRequest) -> set[str]:
@@ -142,13 +104,3 @@ def tokens_of(request: web.BaseRequest) -> set[str]:
         scheme, _, token = text.strip().partition(" ")
         found.add(token.strip() if scheme.lower() == "bearer" else "")
     return found
-
-
-def allow(principal: Principal, policy: Policy, what: str, topic: str | None) -> None:
-    """Raises Forbidden, naming what is missing."""
-    if policy.roles is not None and principal.role not in policy.roles:
-        raise WrongRole(principal, policy.roles)
-    if policy.reach is Reach.EVERYWHERE:
-        principal.require_everywhere(what)
-    if topic is not None:
-        principal.require(topic)

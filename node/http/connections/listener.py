@@ -11,13 +11,14 @@ import contextlib
 import errno
 import socket
 import ssl
+from collections.abc import Callable
 
 import structlog
 
 from goqueue.background import TaskSet
 from node.api.auth.hosts import bucket
 from node.http.budget.limits import HttpLimits
-from node.http.connections.protocol import Connection, FrontServer
+from node.http.connections.crowd import Crowd
 
 BACKLOG = 1024
 TOLD_AT_ONCE = 16
@@ -28,16 +29,22 @@ _log = structlog.get_logger("node")
 
 
 class Listener:
-    """Hands connections to the server: plain ones as they come, others once their TLS is done.
+    """Hands connections to who serves them: plain ones as they come, others once their TLS is done.
 
     At a cap a new one takes the place of the oldest whose handshake is not done, of its own address
     where that is at its cap; where all are done it is closed, and nobody else is.
     """
 
     def __init__(
-        self, server: FrontServer, context: ssl.SSLContext | None, limits: HttpLimits
+        self,
+        make: Callable[[], asyncio.Protocol],
+        crowd: Crowd,
+        context: ssl.SSLContext | None,
+        limits: HttpLimits,
     ) -> None:
-        self._server = server
+        """`make` makes what serves one connection, which enters the crowd once it is made."""
+        self._make = make
+        self._crowd = crowd
         self._context = context
         self._limits = limits
         self._plain: asyncio.Server | None = None
@@ -54,7 +61,7 @@ class Listener:
         """Listens when it returns; raises OSError where the address is not to be had."""
         if self._context is None:
             self._plain = await asyncio.get_running_loop().create_server(
-                self._server, host, port, backlog=BACKLOG, reuse_address=True
+                self._make, host, port, backlog=BACKLOG, reuse_address=True
             )
             return
         self._sockets = await _bound(host, port)
@@ -94,15 +101,15 @@ class Listener:
 
     def _has_room(self, address: str) -> bool:
         """Whether one more may come from this address, now that an older one made room for it."""
-        server, limits = self._server, self._limits
-        if server.count_from(address) >= limits.connections_per_address_max + TOLD_AT_ONCE:
-            return server.handshakes.give_up_oldest(address) or server.make_room(address)
-        if server.open_count >= limits.connections_max + TOLD_AT_ONCE:
-            return server.handshakes.give_up_oldest() or server.make_room()
+        crowd, limits = self._crowd, self._limits
+        if crowd.count_from(address) >= limits.connections_per_address_max + TOLD_AT_ONCE:
+            return crowd.handshakes.give_up_oldest(address) or crowd.make_room(address)
+        if crowd.open_count >= limits.connections_max + TOLD_AT_ONCE:
+            return crowd.handshakes.give_up_oldest() or crowd.make_room()
         return True
 
     def _begin(self, accepted: socket.socket, address: str) -> None:
-        connection, handshakes = self._server(), self._server.handshakes
+        connection, handshakes = self._make(), self._crowd.handshakes
         task = self._tasks.begin(self._shake(accepted, connection), "http-handshake")
         handshakes.begin(connection, address, task)
 
@@ -113,7 +120,7 @@ class Listener:
 
         task.add_done_callback(end)
 
-    async def _shake(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _shake(self, accepted: socket.socket, connection: asyncio.Protocol) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,

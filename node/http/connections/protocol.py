@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import cast
@@ -32,8 +31,7 @@ from node.http.connections.arrivals import (
     head_size,
     rest_after,
 )
-from node.http.connections.handshakes import Handshakes
-from node.http.connections.idle import Idle
+from node.http.connections.crowd import Crowd
 from node.http.text.errors import HeadTooLarge, RequestTimeout, encode_error, error_answer
 
 SWEEP_S = 0.5
@@ -247,14 +245,14 @@ class Connection(RequestHandler):
             self._turn_away(error)
         if self._messages or self._request_in_progress:
             self.headers_since_s = 0.0
-            self.server.idle.remove(self)
+            self.server.crowd.idle.remove(self)
         elif not self.headers_since_s and self._waiter is not None:
             self.headers_since_s = self._loop.time()  # idle until now: a request begins
 
     def end(self) -> None:
         """A request was handled."""
         if not (self.is_known or self._messages or self.transport is None):
-            self.server.idle.add(self, self.address)
+            self.server.crowd.idle.add(self, self.address)
         self.settle()
 
     def settle(self) -> None:
@@ -390,11 +388,7 @@ class Connection(RequestHandler):
 
 
 class FrontServer(Server):
-    """Makes connections within the caps and sweeps the overdue ones away.
-
-    At a cap, the longest idle of those whose clients have not shown that they may come in makes
-    room for a new one.
-    """
+    """Makes connections within the caps of the crowd, and sweeps the overdue ones away."""
 
     def __init__(
         self,
@@ -402,75 +396,29 @@ class FrontServer(Server):
         limits: HttpLimits,
         loop: asyncio.AbstractEventLoop,
         budgets: Budgets,
+        crowd: Crowd | None = None,
     ) -> None:
         super().__init__(handler, loop=loop)
         self.loop = loop
         self.budgets = budgets
-        self.idle = Idle()
-        self.handshakes = Handshakes()
-        """Of those that are no connections yet; in no other count."""
+        self.crowd = crowd or Crowd(limits)
+        """Of all listeners of this node."""
         self._limits = limits
-        self._per_address: Counter[str] = Counter()
-        self._leaving = 0
 
     def __call__(self) -> Connection:
         return Connection(self, self._limits)
 
-    @property
-    def open_count(self) -> int:
-        """Connections from accept on, also those whose TLS is not done."""
-        return len(self._connections) - self._leaving + len(self.handshakes)
-
-    def count_from(self, address: str) -> int:
-        """As `open_count`, from one address."""
-        return self._per_address[address] + self.handshakes.count_from(address)
-
-    def make_room(self, address: str | None = None) -> bool:
-        """Cut the longest idle of those that nobody knows, of this address or of all; False where
-        there is none."""
-        connection = self.idle.oldest(address)
-        if connection is None:
-            return False
-        assert isinstance(connection, Connection)
-        connection.is_leaving = True
-        self._leaving += 1
-        self._forget(connection)
-        connection.abort()
-        return True
-
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         assert isinstance(handler, Connection)
-        self.handshakes.end(handler)
         handler.come_from(transport)
-        self._per_address[handler.address] += 1
-        if self._has_room(handler.address):
-            self.idle.add(handler, handler.address)
-        else:
+        if not self.crowd.enter(handler):
             self.loop.call_soon(handler.refuse, Unavailable("too many connections"))
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         assert isinstance(handler, Connection)
-        if handler.is_leaving:
-            self._leaving -= 1
-            handler.is_leaving = False
-        else:
-            self._forget(handler)
+        self.crowd.leave(handler)
         super().connection_lost(handler, exc)
-
-    def _has_room(self, address: str) -> bool:
-        limits = self._limits
-        if self._per_address[address] > limits.connections_per_address_max:
-            return self.make_room(address)
-        if len(self._connections) - self._leaving > limits.connections_max:
-            return self.make_room()
-        return True
-
-    def _forget(self, connection: Connection) -> None:
-        self.idle.remove(connection)
-        self._per_address[connection.address] -= 1
-        if not self._per_address[connection.address]:
-            del self._per_address[connection.address]
 
     async def sweep_forever(self) -> None:
         """Runs until cancelled; the front owns the task."""

@@ -27,12 +27,14 @@ from node.api.auth.keys import KeyBroker
 from node.api.auth.principal import Principal, refused_by
 from node.api.broker import Broker
 from node.api.spans import RequestSpans
+from node.http.auth.admission import Admission
 from node.http.auth.authenticator import Authenticator
 from node.http.auth.csrf_guard import METHODS, CsrfGuard
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Budgets, Kind
 from node.http.budget.slices import Slices, Worker
 from node.http.connections.client import LocalClient, client_of
+from node.http.connections.crowd import Crowd
 from node.http.connections.listener import Listener
 from node.http.connections.protocol import FrontServer
 from node.http.console.front import Console, is_for_console
@@ -95,17 +97,19 @@ class HttpFront:
         self._host = host
         self._port = port
         self._ssl_context = entrance.ssl_context
-        self._limits = limits or HttpLimits()
+        self.limits = limits or HttpLimits()
+        self.crowd = Crowd(self.limits)
+        """Who is connected to this node, by whichever listener: they share it."""
         self._metrics = observers.metrics
         self.budgets = budgets or Budgets()
-        self._shared = Shared(broker, self._limits, self._metrics, host)
+        self._shared = Shared(broker, self.limits, self._metrics, host)
         self._shared.spans = observers.spans
         self._shared.keys = entrance.keys
         self._shared.budgets = self.budgets
-        self._shared.slices = Slices(quick=self._limits.quick_handover)
-        self._shared.worker = Worker(quick=self._limits.quick_handover)
+        self._shared.slices = Slices(quick=self.limits.quick_handover)
+        self._shared.worker = Worker(quick=self.limits.quick_handover)
         self._tails = self._shared.tails = Tails(broker.records, self.budgets, self._metrics)
-        self._streams = self._shared.streams = Streams(broker, self._limits, self._metrics)
+        self._streams = self._shared.streams = Streams(broker, self.limits, self._metrics)
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
@@ -115,7 +119,7 @@ class HttpFront:
         self._server: FrontServer | None = None
         self._listener: Listener | None = None
         self._tasks = TaskSet("node", "sweep_failed")
-        self._local = TaskSet("node", "local_request_failed", grace_s=self._limits.drain_s)
+        self._local = TaskSet("node", "local_request_failed", grace_s=self.limits.drain_s)
         self.requests_in_flight = 0
         self._request_prefix = os.urandom(6).hex()
         self._request_numbers = count(1)
@@ -129,8 +133,18 @@ class HttpFront:
 
     @property
     def connections(self) -> int:
-        """Those whose TLS is not done are some of them."""
-        return 0 if self._server is None else self._server.open_count
+        """Of all listeners of this node; those whose TLS is not done are some of them."""
+        return self.crowd.open_count
+
+    @property
+    def admission(self) -> Admission:
+        """The rule for keys, which other listeners ask, too."""
+        return self._authenticator.admission
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set by `begin_stop`."""
+        return self._shared.stopping
 
     @property
     def bytes_in_flight(self) -> int:
@@ -139,9 +153,11 @@ class HttpFront:
     async def start(self) -> None:
         """Listens when it returns; raises OSError where the address is not to be had."""
         loop = asyncio.get_running_loop()
-        self._server = FrontServer(self._counted, self._limits, loop, self.budgets)
+        self._server = FrontServer(self._counted, self.limits, loop, self.budgets, self.crowd)
         if self._port is not None:
-            self._listener = Listener(self._server, self._ssl_context, self._limits)
+            self._listener = Listener(
+                self._server, self._server.crowd, self._ssl_context, self.limits
+            )
             await self._listener.start(self._host, self._port)
         self._tasks.begin(self._server.sweep_forever(), "http-sweeper")
 
@@ -160,7 +176,7 @@ class HttpFront:
         await self._local.stop()
         if self._server is not None:
             self._server.pre_shutdown()
-            await self._server.shutdown(self._limits.drain_s)
+            await self._server.shutdown(self.limits.drain_s)
         await self._shared.turn.stop()
         await self._tails.stop()
         await self._streams.stop()
@@ -256,7 +272,7 @@ class HttpFront:
             answer = error_answer(ServerError(), {"request_id": request_id})
         # the client may come in: its connection makes no room for others
         if principal is not None or (answer.status < 400 and not self._authenticator.is_locked):
-            client_of(request).is_known = self._limits.keeps_known
+            client_of(request).is_known = self.limits.keeps_known
         answer.headers["Server"] = "goqueue"
         answer.headers["X-Request-ID"] = request_id
         if self._authenticator.addresses.is_https(request):

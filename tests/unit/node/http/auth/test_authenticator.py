@@ -523,6 +523,7 @@ async def test_openapi_says_what_each_operation_asks_for(scene: Scene) -> None:
 async def test_a_check_that_is_remembered_takes_few_steps(scene: Scene) -> None:
     class Request:
         headers: Any = None
+        remote = "127.0.0.1"
 
     from multidict import CIMultiDict, CIMultiDictProxy
 

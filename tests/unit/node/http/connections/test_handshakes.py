@@ -263,7 +263,7 @@ async def test_client_that_vanishes_in_its_handshake_is_not_counted_any_more(
     silent.close()
 
     await eventually(lambda: front.connections == 0)
-    assert not len(front._server.handshakes)
+    assert not len(front._server.crowd.handshakes)
 
 
 async def test_stop_closes_what_is_in_its_handshake_and_the_port(front, silent, eventually) -> None:

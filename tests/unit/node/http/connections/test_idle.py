@@ -87,7 +87,7 @@ async def test_newcomers_with_keys_come_in_while_a_flood_holds_idle_connections(
     for one in (known, *flood, *newcomers):
         one.writer.close()
     await eventually(lambda: front.connections == 0)
-    assert len(front._server.idle) == 0
+    assert len(front._server.crowd.idle) == 0
 
 
 async def test_where_all_are_known_the_next_is_told_503(front, token) -> None:
@@ -139,10 +139,10 @@ async def test_an_ipv6_site_is_one_address(monkeypatch) -> None:
     for host in range(MOST_OF_ONE + 3):
         come(f"2001:db8::{host:x}")
 
-    assert server.count_from("2001:db8::/64") == MOST_OF_ONE
+    assert server.crowd.count_from("2001:db8::/64") == MOST_OF_ONE
     assert [wire.is_aborted for wire in wires].count(True) == 3, "its own make room"
     assert not other.is_aborted
-    assert server.open_count == MOST_OF_ONE + 1
+    assert server.crowd.open_count == MOST_OF_ONE + 1
 
 
 def test_the_longest_idle_comes_first_of_an_address_and_of_all() -> None:

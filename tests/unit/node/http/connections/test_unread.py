@@ -46,18 +46,18 @@ async def test_who_leaves_the_end_of_an_answer_is_cut_off(front, left, eventuall
     server.sweep(now_s + 31)
 
     await eventually(lambda: not server.connections)
-    assert server.open_count == 0
+    assert server.crowd.open_count == 0
     link.close()
 
 
 async def test_one_that_is_to_close_makes_room_at_once(front, left, eventually):
     connection, link = await left()
-    front._server.idle.add(connection, connection.address)
+    front._server.crowd.idle.add(connection, connection.address)
 
-    assert front._server.make_room()
+    assert front._server.crowd.make_room()
 
     await eventually(lambda: not front._server.connections)
-    assert front._server.open_count == 0
+    assert front._server.crowd.open_count == 0
     link.close()
 
 

@@ -1,0 +1,67 @@
+"""Listeners for other protocols than HTTP, each off until it is wanted."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from node.config.option import flag, option, port_number, text
+
+
+@dataclass(frozen=True, slots=True)
+class RedisConfig:
+    """Redis' protocol."""
+
+    enabled: bool = option(
+        False,
+        key="listeners.redis.enabled",
+        parse=flag,
+        why="a port that nobody uses is one more to guard; it needs goqueue-server[redis]",
+    )
+    host: str = option(
+        "",
+        key="listeners.redis.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
+    port: int = option(
+        6379, key="listeners.redis.port", parse=port_number, why="Redis' own; 0 is any free one"
+    )
+
+
+ListenerConfig = RedisConfig
+"""What all of them say: whether, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenersConfig:
+    """All of them; `each` goes through them by name."""
+
+    redis: RedisConfig = field(default_factory=RedisConfig)
+
+    def each(self) -> Iterator[tuple[str, ListenerConfig]]:
+        """Those that are wanted."""
+        for name in EXTRAS:
+            listener: ListenerConfig = getattr(self, name)
+            if listener.enabled:
+                yield name, listener
+
+
+EXTRAS = {"redis": ("hiredis",)}
+"""What each listener imports that only the extra of its name installs."""
+
+
+def is_installed(name: str) -> bool:
+    """Whether this listener's extra is."""
+    return all(importlib.util.find_spec(module) is not None for module in EXTRAS[name])
+
+
+def missing(config: ListenersConfig) -> str:
+    """Why this node can't have the listeners that are wanted, empty where it can."""
+    lacking = [name for name, _ in config.each() if not is_installed(name)]
+    return "\n".join(
+        f"listeners.{name} is enabled and what it needs is not installed:"
+        f" pip install 'goqueue-server[{name}]'"
+        for name in lacking
+    )

@@ -92,8 +92,15 @@ def _redis(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: 
     return RedisListener(parts, host, config.port, tls)
 
 
+def _grpc(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str) -> Listener:
+    from node.listeners.grpc.server import GrpcListener  # its extra may not be installed
+
+    return GrpcListener(parts, host=host, port=config.port, tls=tls)
+
+
 _MAKERS: dict[str, Callable[[ListenerConfig, ListenerParts, Tls | None, str], Listener]] = {
     "redis": _redis,
+    "grpc": _grpc,
 }
 
 

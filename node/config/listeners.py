@@ -30,7 +30,28 @@ class RedisConfig:
     )
 
 
-ListenerConfig = RedisConfig
+@dataclass(frozen=True, slots=True)
+class GrpcListenerConfig:
+    """gRPC, with the services of `goqueue.v1`."""
+
+    enabled: bool = option(
+        False,
+        key="listeners.grpc.enabled",
+        parse=flag,
+        why="a port that nobody uses is one more to guard; it needs goqueue-server[grpc]",
+    )
+    host: str = option(
+        "",
+        key="listeners.grpc.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
+    port: int = option(
+        9000, key="listeners.grpc.port", parse=port_number, why="GoQueue's own; 0 is any free one"
+    )
+
+
+ListenerConfig = RedisConfig | GrpcListenerConfig
 """What all of them say: whether, and where."""
 
 
@@ -39,6 +60,7 @@ class ListenersConfig:
     """All of them; `each` goes through them by name."""
 
     redis: RedisConfig = field(default_factory=RedisConfig)
+    grpc: GrpcListenerConfig = field(default_factory=GrpcListenerConfig)
 
     def each(self) -> Iterator[tuple[str, ListenerConfig]]:
         """Those that are wanted."""
@@ -48,7 +70,7 @@ class ListenersConfig:
                 yield name, listener
 
 
-EXTRAS = {"redis": ("hiredis",)}
+EXTRAS = {"redis": ("hiredis",), "grpc": ("grpc", "grpc_reflection", "grpc_health")}
 """What each listener imports that only the extra of its name installs."""
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from google.protobuf.message import DecodeError
-from node.listeners.parts import ListenerParts
-from node.listeners.requests import Caller, Observed, Requests
 
 from goqueue.background import TaskSet
 from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, PayloadTooLarge
@@ -22,6 +19,8 @@ from node.http.budget.memory import Held, Kind
 from node.http.text.errors import RequestTimeout
 from node.listeners.grpc.library import EOF, Context, Metadata, grpc
 from node.listeners.grpc.limits import GrpcLimits
+from node.listeners.parts import ListenerParts
+from node.listeners.requests import Caller, Observed, Requests
 
 BODY_TIMES = 2
 """What a request holds in its own size: as it came, and decoded."""
@@ -210,10 +209,3 @@ def raised(outcome: object) -> Any:
     if isinstance(outcome, GoQueueError):
         raise outcome
     return outcome
-
-
-async def cancelled(task: asyncio.Task[Any]) -> None:
-    """End the task, and wait for it."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

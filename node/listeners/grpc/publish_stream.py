@@ -165,10 +165,14 @@ class _PublishStream:
             had = len(line.waiting)
 
     async def _store(self, line: _Line, batch: list[_Coming]) -> None:
+        """A producer's messages each as a batch of its own, one behind the other: so each can be
+        repeated by itself, and is known again."""
+        if batch[0].row.producer.id and len(batch) > 1:
+            await asyncio.gather(*(self._store(line, [coming]) for coming in batch))
+            return
+        rows = [coming.row for coming in batch]
         try:
-            stored = await append(
-                self._rpc, line.topic, line.partition, [coming.row for coming in batch]
-            )
+            stored = await append(self._rpc, line.topic, line.partition, rows)
         except GoQueueError as error:
             self._refuse_all(batch, error)
             self._tell_span(line, batch, error.code)
@@ -180,16 +184,11 @@ class _PublishStream:
             self._tell_span(line, batch)
 
     def _next_batch(self, line: _Line) -> list[_Coming]:
-        """What goes at once: a producer's messages only as far as they follow each other."""
+        """What goes at once."""
         limits, batch, size = self._rpc.limits, list[_Coming](), 0
         while line.waiting and len(batch) < limits.append_messages_max:
-            coming = line.waiting[0]
-            producer = coming.row.producer
-            follows = not producer.id or not batch
-            if not follows:
-                follows = producer.sequence == batch[-1].row.producer.sequence + 1
-            size += coming.size_bytes
-            if batch and (not follows or size > limits.append_bytes_max):
+            size += line.waiting[0].size_bytes
+            if batch and size > limits.append_bytes_max:
                 break
             batch.append(line.waiting.popleft())
         return batch

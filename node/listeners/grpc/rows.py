@@ -133,8 +133,8 @@ def place_of(broker: Broker, row: Row, now_ms: int) -> int:
 
 
 async def append(rpc: Rpc, topic: str, partition: int, rows: Sequence[Row]) -> AppendResult:
-    """Store them in one batch; rows of a producer follow each other. Raises what
-    `Records.append` does."""
+    """Store them in one batch; a row of a producer's is by itself. Raises what `Records.append`
+    does."""
     codec = Codec.named(rpc.broker.topics.compression(topic))
     encode = partial(_encoded, rows, codec, now_ms())
     size = sum(len(row.value) for row in rows)

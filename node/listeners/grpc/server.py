@@ -8,13 +8,12 @@ is no difference, and so what arrives slowly can be charged, or given up.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from node.listeners.parts import ListenerParts, Tls
-from node.listeners.requests import Requests
-
+from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, Unavailable
 from node.http.budget.memory import Kind
 from node.listeners.grpc.call import Desk, Rpc, address_of, token_of
@@ -22,6 +21,8 @@ from node.listeners.grpc.failures import fail
 from node.listeners.grpc.library import Context, grpc
 from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.methods import Method, methods
+from node.listeners.parts import ListenerParts, Tls
+from node.listeners.requests import Requests
 
 PROTOCOL = "grpc"
 MS = 1000
@@ -47,6 +48,8 @@ class GrpcListener:
         self._tls = tls
         self._server: Any = None
         self._open: set[Rpc] = set()
+        self._peers: Counter[str] = Counter()
+        self._watching = TaskSet("node", "grpc_watch_failed")
 
     @property
     def port(self) -> int:
@@ -71,22 +74,28 @@ class GrpcListener:
             raise OSError(f"gRPC: {address} is not to be had: {error}") from None
         await server.start()
         self._server, self._port = server, port
-
-    def begin_stop(self) -> None:
-        """Streams end, and say that another node goes on; plain calls are still served."""
-        for rpc in list(self._open):
-            if rpc.on_stop is not None:
-                rpc.on_stop()
+        self._watching.begin(self._watch(), "grpc-stopping")
 
     async def stop(self) -> None:
         """Let calls in progress finish within `limits.drain_s`, then end them. Idempotent."""
-        self.begin_stop()
+        await self._watching.stop()
+        self._cut_streams()
         server, self._server = self._server, None
         if server is not None:
             await server.stop(self._desk.parts.limits.drain_s)
         await self._desk.behind.stop()
 
     # private
+
+    async def _watch(self) -> None:
+        await self._desk.parts.stopping.wait()
+        self._cut_streams()
+
+    def _cut_streams(self) -> None:
+        """They end, and say that another node goes on; plain calls are still served."""
+        for rpc in list(self._open):
+            if rpc.on_stop is not None:
+                rpc.on_stop()
 
     async def _serve(self, method: Method, context: Context) -> None:
         """One call, whatever happens on the way."""
@@ -106,14 +115,25 @@ class GrpcListener:
             await desk.requests.admit(caller, method.operation)
             with desk.requests.hold(caller, Kind.BODIES, desk.limits.open_call_bytes):
                 rpc = Rpc(desk, context, caller, method.request_class, seen, metadata)
-                self._open.add(rpc)
-                desk.parts.metrics.connected(PROTOCOL, len(self._open))
+                self._entered(rpc, peer)
                 try:
                     await self._until_stopped(method, rpc)
                 finally:
                     rpc.done()
-                    self._open.discard(rpc)
-                    desk.parts.metrics.connected(PROTOCOL, len(self._open))
+                    self._left(rpc, peer)
+
+    def _entered(self, rpc: Rpc, peer: str) -> None:
+        """grpcio tells of calls only: those that make some are the connections that are counted."""
+        self._open.add(rpc)
+        self._peers[peer] += 1
+        self._desk.parts.metrics.connected(PROTOCOL, len(self._peers))
+
+    def _left(self, rpc: Rpc, peer: str) -> None:
+        self._open.discard(rpc)
+        self._peers[peer] -= 1
+        if not self._peers[peer]:
+            del self._peers[peer]
+        self._desk.parts.metrics.connected(PROTOCOL, len(self._peers))
 
     async def _until_stopped(self, method: Method, rpc: Rpc) -> None:
         if not method.is_endless:

@@ -119,7 +119,7 @@ class Served:
 async def served(
     clock: Clock | None = None, limits: GrpcLimits | None = None, **settings: Any
 ) -> AsyncIterator[Served]:
-    """A node that creates topics of three partitions when they are first used."""
+    """A node that creates topics of six partitions when they are first used."""
     settings = {"broker.autoCreateTopics": True, **settings}
     async with one_node(clock, **settings) as node, listening(node.broker, limits) as found:
         yield found

@@ -37,6 +37,8 @@ class Desk:
     parts: ListenerParts
     requests: Requests
     limits: GrpcLimits
+    given: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """By the receipt of a message that a stream was given: what that stream has, receipts all."""
     behind: TaskSet = field(default_factory=lambda: TaskSet("node", "grpc_cleanup_failed"))
     """What is still to be done once a call is over: giving back, leaving a group."""
 

@@ -55,5 +55,9 @@ class GrpcLimits:
     """How long a stream says nothing, where the client does not say."""
     heartbeat_s_min: float = 0.1
     heartbeat_s_max: float = 60.0
+    given_max: int = 2_000
+    """Receipts that a subscription remembers: the newest ones, of what it may not have settled."""
+    given_bytes: int = 256
+    """What one of them takes."""
     wait_s: float = 30.0
     """Of one wait for messages inside a stream, which then begins the next one."""

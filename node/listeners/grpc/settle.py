@@ -11,11 +11,14 @@ from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
 from goqueue.wire.ids import DEAD_LETTER_SUFFIX
 from node.api.queue import SettleRequest, SettleView
 from node.api.spans import MESSAGES_MAX
+from node.api.streams import is_over
 from node.listeners.grpc.call import Rpc, raised
 from node.listeners.grpc.failures import error_of
 from node.listeners.grpc.names import group_of
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 from node.listeners.grpc.times import duration_ms, put_time
+
+_NONE = dict[str, None]()
 
 
 async def ack(rpc: Rpc) -> None:
@@ -110,6 +113,9 @@ async def _outcomes(
     named = group_of(group) if group else None
     rpc.seen.target = group
     outcomes = await rpc.broker.receipts.settle(requests, named)
+    for request, outcome in zip(requests, outcomes, strict=True):
+        if is_over(outcome):
+            rpc.desk.given.pop(request.receipt, _NONE).pop(request.receipt, None)
     places = [
         (one.topic, one.partition, int(one.offset))
         for one in outcomes

@@ -1,9 +1,11 @@
 """`Subscribe`: a member of a group for as long as the stream lasts, given what the group has.
 
 The node sends the member's heartbeats, and receives for it; each message has a receipt, which
-`AckService` settles at any node. Leases last as the group's settings say, also beyond the stream:
-so whoever comes back may still settle what it had. When the stream ends, its member leaves, and
-what had not been sent is ready again as if it had not been delivered.
+`AckService` settles at any node. Leases last as the group's settings say, and no longer than the
+stream: when that ends, what was not settled is ready again at once, and its member leaves. gRPC
+does not tell a client that has done from one that is lost, so it is a failed attempt, of "consumer
+lost": a message that kills its consumer is dead in the end. Where the node stops it is none, and
+none for what had not been sent.
 
 Of partitions that are taken away nothing more is given; the group waits until what is in flight
 there is settled, or for its rebalance timeout.
@@ -43,6 +45,7 @@ CLIENT_ID = "grpc"
 RETRY_S = (0.25, 5.0)
 """Between receives that fail: the first pause, which doubles, and the longest."""
 BEATS_A_SESSION = 3
+LOST = "consumer lost"
 
 
 async def subscribe(rpc: Rpc) -> None:
@@ -59,7 +62,7 @@ async def subscribe(rpc: Rpc) -> None:
     try:
         await subscription.run()
     finally:
-        rpc.desk.behind.begin(_leave(rpc, group, joined.member, subscription.unsent))
+        rpc.desk.behind.begin(_leave(rpc, group, joined.member, subscription.over()))
 
 
 class _Subscription:
@@ -77,8 +80,11 @@ class _Subscription:
         self._said_s = asyncio.get_running_loop().time()
         self._tasks = TaskSet(None)
         self._told_code = ""
-        self.unsent: list[str] = []
+        self._unsent: list[str] = []
         """Receipts of what was leased, and never told."""
+        self._given = dict[str, None]()
+        """Receipts of what was told, and may not be settled."""
+        self._kept: Held = rpc.hold(Kind.POLLS)
 
     async def run(self) -> None:
         await self._say(_assignment(self._joined))
@@ -90,6 +96,17 @@ class _Subscription:
                 task.result()
         finally:
             await self._tasks.stop()
+
+    def over(self) -> list[SettleRequest]:
+        """How what it has in flight ends."""
+        self._kept.release()
+        for receipt in self._given:
+            self._rpc.desk.given.pop(receipt, None)
+        if self._rpc.is_stopping:
+            lost = [SettleRequest(receipt, "release") for receipt in self._given]
+        else:
+            lost = [SettleRequest(receipt, "nack", LOST, delay_ms=0) for receipt in self._given]
+        return [*(SettleRequest(receipt, "release") for receipt in self._unsent), *lost]
 
     # private: the member
 
@@ -152,22 +169,44 @@ class _Subscription:
             except GoQueueError as error:
                 if not _is_passing(error):
                     raise
+                await self._give_back()
                 await self._tell_trouble(error)
                 await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * 2**troubles))
                 troubles = min(troubles + 1, 10)
 
     async def _give(self, found: Sequence[QueuedMessage]) -> None:
         left = [message.receipt for message in found]
+        limits = self._rpc.limits
         try:
+            count = min(len(self._given) + len(found), limits.given_max)
+            self._kept.resize(count * limits.given_bytes)
             for run in in_answers(list(map(queued, found)), self._rpc.limits.batch_bytes_max):
                 await self._say(pb.ConsumeResponse(messages=pb.MessageBatch(messages=run)))
+                self._remember(left[: len(run)])
                 del left[: len(run)]
         finally:
-            self.unsent += left
+            self._unsent += left
         places = tuple((one.topic, one.partition, int(one.offset)) for one in found[:MESSAGES_MAX])
         self._rpc.seen.tell_span(
             "receive", found[0].topic, len(found), group=self._group, places=places
         )
+
+    def _remember(self, receipts: Sequence[str]) -> None:
+        """The oldest are forgotten for them: their leases end by themselves."""
+        for receipt in receipts:
+            self._given[receipt] = None
+            self._rpc.desk.given[receipt] = self._given
+        while len(self._given) > self._rpc.limits.given_max:
+            oldest = next(iter(self._given))
+            del self._given[oldest]
+            self._rpc.desk.given.pop(oldest, None)
+
+    async def _give_back(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        requests = [SettleRequest(receipt, "release") for receipt in unsent]
+        if requests:
+            with suppress(GoQueueError):  # their leases end by themselves
+                await self._rpc.broker.receipts.settle(requests, self._group)
 
     async def _tell_trouble(self, error: GoQueueError) -> None:
         """Once, until it passes."""
@@ -280,9 +319,8 @@ def _places(places: Iterable[Place]) -> list[pb.TopicPartition]:
     return [pb.TopicPartition(topic=topic, partition=number) for topic, number in places]
 
 
-async def _leave(rpc: Rpc, group: str, member: str, unsent: Sequence[str]) -> None:
+async def _leave(rpc: Rpc, group: str, member: str, requests: Sequence[SettleRequest]) -> None:
     """What is not done here is done when the leases, and the member's session, end."""
-    requests = [SettleRequest(receipt, "release") for receipt in unsent]
     with suppress(GoQueueError):
         if requests:
             await rpc.broker.receipts.settle(requests, group)

@@ -127,11 +127,11 @@ async def served(
 
 @asynccontextmanager
 async def listening(
-    broker: NodeBroker, limits: GrpcLimits | None = None, **parts: Any
+    broker: NodeBroker, own: GrpcLimits | None = None, **parts: Any
 ) -> AsyncIterator[Served]:
-    """A listener over that broker, and a client of it."""
+    """A listener over that broker, and a client of it. `own` are the listener's own limits."""
     given = ListenerParts(broker, **parts)
-    listener = GrpcListener(given, port=0, limits=limits)
+    listener = GrpcListener(given, port=0, limits=own)
     await listener.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.port}") as channel:

@@ -10,6 +10,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from goqueue.wire.batch import encode_columns
+from node.api.claims import NOBODY
+from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 from tests.one_node import until
 from tests.unit.node.listeners.grpc.client import Served, refusal, served
@@ -200,6 +202,43 @@ async def test_a_stream_that_ends_leaves_its_group(node: Served) -> None:
     call.cancel()
 
     await until(lambda: members(node), lambda count: count == 0)
+
+
+async def test_what_a_stream_had_not_settled_is_a_failed_attempt_and_what_it_had_is_done(
+    node: Served,
+) -> None:
+    await put(node, b"a", b"b")
+    first = subscribed(node)
+    a, _ = await taken(first, 2)
+    await node.client.ask("Ack", receipt_handle=a.receipt_handle)
+    desk = node.listener._desk
+    assert len(desk.given) == 1
+    first.cancel()
+    await until(lambda: members(node), lambda count: count == 0)
+
+    second = subscribed(node)
+    (again,) = await taken(second, 1)
+    node.parts.stopping.set()
+    await until(lambda: members(node), lambda count: count == 0)
+    (found,) = await node.broker.queue.receive(
+        "g", ["orders"], claim=NOBODY, limit=10, wait_s=0, visibility_ms=None
+    )
+
+    assert (again.value, again.retry_count) == (b"b", 1)
+    assert (found.value, found.attempt) == (b"b", 2)  # the node stopped: that is no failure
+    assert desk.given == {}
+    assert all(budget.used == 0 for budget in node.parts.budgets.all)
+
+
+async def test_a_subscription_remembers_the_newest_of_what_it_was_given() -> None:
+    async with served(limits=GrpcLimits(given_max=2)) as node:
+        await node.broker.topics.create_topic("orders", {"partitions": 2})
+        await put(node, b"a", b"b", b"c", b"d")
+        call = subscribed(node)
+        await taken(call, 4)
+
+        assert len(node.listener._desk.given) == 2
+        call.cancel()
 
 
 async def test_a_stream_that_has_nothing_to_say_says_so(node: Served) -> None:

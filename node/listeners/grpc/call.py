@@ -58,7 +58,7 @@ class Rpc:
         self.desk = desk
         self.caller = caller
         self.seen = seen
-        self.on_stop: Callable[[], None] | None = None
+        self.on_stop: Callable[[], object] | None = None
         """What ends it where the node stops; a plain call is waited for."""
         self._context = context
         self._request_class = request_class

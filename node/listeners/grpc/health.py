@@ -66,7 +66,7 @@ class Health:
     async def list(self, rpc: Rpc) -> None:
         """`List` of grpc.health.v1: all of them at once."""
         await rpc.request()
-        told = health_pb2.HealthListResponse()
+        told: Any = health_pb2.HealthListResponse()  # pyright: ignore[reportAttributeAccessIssue]
         for service in ("", *sorted(self._services)):
             told.statuses[service].status = self._status(rpc, service)
         await rpc.write(told)

@@ -13,7 +13,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 import grpc
 import grpc.aio
 
-EOF: Any = grpc.aio.EOF
+__all__ = ["EOF", "Context", "Metadata", "grpc"]
+
+EOF: Any = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue]
 """What a read gives where the client has said all."""
 Metadata = tuple[tuple[str, str | bytes], ...]
 

@@ -16,7 +16,8 @@ def info(services: Iterable[str]) -> Serve:
     servicer = reflection.aio.ReflectionServicer(sorted(services))
 
     async def serve(rpc: Rpc) -> None:
-        async for answer in servicer.ServerReflectionInfo(_asked(rpc), None):
+        answers: Any = servicer.ServerReflectionInfo(_asked(rpc), None)
+        async for answer in answers:
             await rpc.write(answer)
 
     return serve

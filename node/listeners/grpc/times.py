@@ -17,7 +17,7 @@ def duration_ms(given: Duration, name: str) -> int:
     seconds, nanos = given.seconds, given.nanos
     if seconds < 0 or not 0 <= nanos < NANOS:
         raise BadRequest(f"{name}: {seconds} s and {nanos} ns are not a duration")
-    found = seconds * 1000 + -(-nanos // 1_000_000)
+    found: int = seconds * 1000 + -(-nanos // 1_000_000)
     if found > DURATION_MS_MAX:
         raise BadRequest(f"{name}: longer than 366 days")
     return found
@@ -26,7 +26,7 @@ def duration_ms(given: Duration, name: str) -> int:
 def time_ms(given: Timestamp, name: str) -> int:
     """Unix milliseconds. Raises BadRequest for what is before 1970 or after 9999, or no time."""
     seconds, nanos = given.seconds, given.nanos
-    found = seconds * 1000 + nanos // 1_000_000
+    found: int = seconds * 1000 + nanos // 1_000_000
     if not 0 <= nanos < NANOS or not 0 <= found <= TIME_MS_MAX:
         raise BadRequest(f"{name}: {seconds} s and {nanos} ns are not a time from 1970 to 9999")
     return found

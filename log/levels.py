@@ -41,6 +41,8 @@ class Feature(IntEnum):
     """Raft groups with nothing to say rest: one beat between two nodes stands for all of theirs."""
     STREAMS = 2
     """Leases name the stream that they were given to, and end with it."""
+    PENDING = 2
+    """Leaders tell what of a group is in flight, and with whom."""
     TRIMS_OF_SETTLED = 2
     """What all groups have settled goes when it is asked for; entries begin a segment for it."""
 

@@ -36,7 +36,12 @@ from node.runtime.service import Service
 from node.runtime.version import VERSION
 from node.security.audit import AuditLog
 from node.security.auth_service import AuthService
-from node.security.certificates import Certificates, PeerCertificates, server_context
+from node.security.certificates import (
+    Certificates,
+    PeerCertificates,
+    h2_context,
+    server_context,
+)
 from raft.config import RaftConfig
 from raft.configuration import stored_configuration
 from raft.link import Endpoint, LinkEvents, LinkLimits, PeerMesh, PeerTls
@@ -160,12 +165,13 @@ def spans_of(config: NodeConfig) -> OtelExport | None:
 
 
 def client_certificates(config: NodeConfig, metrics: Metrics) -> Certificates | None:
-    """Of the port for clients; None where it is plain HTTP."""
+    """Of the ports for clients: of HTTP and others, and of HTTP/2; None where they are plain."""
     tls = config.http.tls
     if not tls.enabled:
         return None
     files = (tls.cert_file, tls.key_file, tls.ca_file)
-    return Certificates("client", files, (lambda: server_context(*files),), metrics)
+    builds = (lambda: server_context(*files), lambda: h2_context(*files))
+    return Certificates("client", files, builds, metrics)
 
 
 def peer_certificates(config: NodeConfig, metrics: Metrics) -> PeerCertificates | None:

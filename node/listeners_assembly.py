@@ -92,6 +92,12 @@ def _redis(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: 
     return RedisListener(parts, host, config.port, tls)
 
 
+def _h2(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str) -> Listener:
+    from node.listeners.h2.listener import H2Listener  # its extra may not be installed
+
+    return H2Listener(parts, host, config.port, tls)
+
+
 def _grpc(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str) -> Listener:
     from node.listeners.grpc.server import GrpcListener  # its extra may not be installed
 
@@ -100,10 +106,12 @@ def _grpc(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: s
 
 _MAKERS: dict[str, Callable[[ListenerConfig, ListenerParts, Tls | None, str], Listener]] = {
     "redis": _redis,
+    "h2": _h2,
     "grpc": _grpc,
 }
 
 
 def _tls(config: NodeConfig, certificates: Certificates) -> Tls:
     files = config.http.tls
-    return Tls(certificates.contexts[0], files.cert_file, files.key_file, files.ca_file)
+    context, for_h2 = certificates.contexts
+    return Tls(context, for_h2, files.cert_file, files.key_file, files.ca_file)

@@ -4,12 +4,13 @@ Times are log time in Unix milliseconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadReceipt, GoQueueError
+from goqueue.wire.ids import OFFSET_MAX
 from goqueue.wire.types import Offset
 from node.api.auth.principal import OutOfScope
 from node.api.claims import NOBODY, Claim
@@ -89,6 +90,49 @@ class SettleView:
     committed_offset: Offset
     advanced: bool
     in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """A message in flight: with whom, for how long, and the receipt of its lease.
+
+    `message` is None where it can't be read any more. `idle_ms` is told by the group's visibility:
+    of a lease that was given another one, or extended, it is as far off.
+    """
+
+    partition: int
+    offset: Offset
+    consumer: str
+    idle_ms: int
+    attempt: int
+    receipt: str
+    message: QueuedMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What of a group is in flight in one partition: all of it is counted, by consumer, from the
+    `first` to the `last` offset (-1 for none). `following` is the offset from which there may be
+    more of what was asked for, -1 at the end."""
+
+    found: Sequence[PendingMessage]
+    following: int
+    by_consumer: Mapping[str, int]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFilter:
+    """What of it is told: at most `limit` messages, 0 for none, from offset `start` to `end`, or
+    these `offsets`, of one `consumer` where it is named, that are idle for so long."""
+
+    limit: int = 0
+    start: int = 0
+    end: int = OFFSET_MAX
+    consumer: str | None = None
+    idle_ms_min: int = 0
+    offsets: Sequence[int] | None = None
 
 
 def _received(scope: Scope, method: Any) -> Any:
@@ -182,6 +226,26 @@ class Queue(Protocol):
         self, group: str, topics: Sequence[str], *, limit: int, partitions: Sequence[int] | None
     ) -> list[QueuedMessage]:
         """What would be received next, without taking it. Raises `UnknownGroup`."""
+        ...
+
+    @scoped(in_topic)
+    async def pending(
+        self, group: str, topic: str, partition: int, which: PendingFilter
+    ) -> Pending:
+        """What is in flight, in the order of offsets, as the partition's leader knows it. Raises
+        `UnknownGroup`, `UnknownPartition`, `NotFinished` below the level of `Feature.PENDING`."""
+        ...
+
+    @scoped(in_topic)
+    async def take_over(
+        self, group: str, topic: str, partition: int, consumer: str, which: PendingFilter
+    ) -> tuple[Received, Pending]:
+        """Lease to this consumer what others, or itself, have in flight, and what they were.
+
+        Each has failed for whoever had it, as with a nack, and may be dead by that: then it is in
+        the second and not in the first. In one entry: nobody else gets it in between. Raises as
+        `pending`.
+        """
         ...
 
     @scoped(in_topic_or_whole)

@@ -6,7 +6,7 @@ until it is settled, or the stream ends. Times are log time in Unix milliseconds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -126,18 +126,18 @@ class _ScopedStream:
 
 
 def _opened(scope: Scope, method: Any) -> Any:
-    async def checked(group: str, *, maker: Maker = NOBODYS) -> Stream:
+    async def checked(group: str, *, maker: Maker = NOBODYS, **named: Any) -> Stream:
         del maker  # it is the key's
-        stream = await method(group, maker=await scope.maker(group))
+        stream = await method(group, maker=await scope.maker(group), **named)
         return _ScopedStream(stream, group, scope)
 
     return checked
 
 
 def _opened_for_all(_scope: Scope, method: Any) -> Any:
-    async def made(group: str, *, maker: Maker = NOBODYS) -> Stream:
+    async def made(group: str, *, maker: Maker = NOBODYS, **named: Any) -> Stream:
         del maker
-        stream: Stream = await method(group, maker=EVERY_GROUPS)
+        stream: Stream = await method(group, maker=EVERY_GROUPS, **named)
         return stream
 
     return made
@@ -147,9 +147,15 @@ class Streams(Protocol):
     """Streams of this node's clients."""
 
     @scoped(_opened, admins=_opened_for_all)
-    async def open(self, group: str, *, maker: Maker = NOBODYS) -> Stream:
-        """A stream of the group, which is created with defaults where there is none. It costs
-        nothing until it receives, and must be ended. Raises `NotFinished` (409
+    async def open(
+        self,
+        group: str,
+        *,
+        maker: Maker = NOBODYS,
+        settings: Mapping[str, object] | None = None,
+    ) -> Stream:
+        """A stream of the group, which is created with these settings, and defaults, where there is
+        none. It costs nothing until it receives, and must be ended. Raises `NotFinished` (409
         `level_not_finished`) below the level of `Feature.STREAMS`, `Unavailable` (503) while this
         node stops, and what `Queue.receive` raises about the group."""
         ...

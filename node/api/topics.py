@@ -68,10 +68,10 @@ def _created(scope: Scope, method: Any) -> Any:
 
 
 def _ensured(scope: Scope, method: Any) -> Any:
-    async def checked(name: str) -> None:
+    async def checked(name: str, partitions: int | None = None) -> None:
         scope.principal.require(name)
-        scope.broker.shares.topic(scope.principal.prefixes, name, None)
-        await method(name)
+        scope.broker.shares.topic(scope.principal.prefixes, name, partitions)
+        await method(name, partitions)
 
     return checked
 
@@ -129,7 +129,8 @@ class Topics(Protocol):
         ...
 
     @scoped(_ensured)
-    async def ensure_topic(self, name: str) -> None:
-        """Create the topic with defaults where auto-creation is on and it is missing; concurrent
-        calls agree. Raises `UnknownTopic` where auto-creation is off."""
+    async def ensure_topic(self, name: str, partitions: int | None = None) -> None:
+        """Create the topic with defaults where auto-creation is on and it is missing, with so many
+        partitions where a number is given; concurrent calls agree. Raises `UnknownTopic` where
+        auto-creation is off."""
         ...

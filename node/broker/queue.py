@@ -9,11 +9,22 @@ from itertools import chain, zip_longest
 
 from coordinator.cluster.state import Topic
 from delivery.config import LANES_COUNT
-from delivery.entries.ops import CountResult, Op, Parked, Resumed, Unparked
+from delivery.entries.ops import (
+    NACK,
+    CountResult,
+    Delivered,
+    Granted,
+    Op,
+    Parked,
+    Resumed,
+    Settled,
+    Unparked,
+)
 from goqueue.wire.errors import BadReceipt, BadRequest, StaleGeneration, UnknownPartition
-from goqueue.wire.types import PartitionId
+from goqueue.wire.types import Offset, PartitionId
+from log.levels import Feature
 from node.api.claims import Claim
-from node.api.queue import QueuedMessage, Received
+from node.api.queue import Pending, PendingFilter, PendingMessage, QueuedMessage, Received
 from node.cluster.topic_finder import TopicFinder
 from node.groups.request_metrics import RequestMetrics
 from node.partition.reading.message_reader import row_bytes
@@ -25,11 +36,13 @@ from node.queue.receipt import decode_receipt
 from node.queue.receipts import Receipts
 from node.queue.receiver import QueueReceiver
 from node.queue.stream_leases import StreamLeases
-from node.rpc.queue import PeekRequest, queued
+from node.rpc.queue import GroupRef, PeekRequest, PendingAnswer, PendingRequest, Taken, queued
 
 STAYS = 16
 """How often in a row, on average, a consumer that settles with each receive asks first the
 partition that it has settled in."""
+TAKEN_OVER = "taken over by another consumer"
+"""Why an attempt failed whose message another consumer has claimed."""
 PEEKED_AT_ONCE = 16
 """Partitions: as many more are asked while there is less than was asked for, and than fits."""
 
@@ -155,6 +168,82 @@ class NodeQueue:
                 break
         rows = chain.from_iterable(zip_longest(*columns))
         return [message for message in rows if message is not None][:limit]
+
+    async def pending(
+        self, group: str, topic: str, partition: int, which: PendingFilter
+    ) -> Pending:
+        self._groups.require(Feature.PENDING)
+        ((id, found),) = await self._places([(topic, partition)])
+        ref = group_ref(await self._groups.find(group))
+        return self._told(found.name, ref, id, await self._asked(id, ref, which))
+
+    async def take_over(
+        self, group: str, topic: str, partition: int, consumer: str, which: PendingFilter
+    ) -> tuple[Received, Pending]:
+        self._groups.require(Feature.PENDING)
+        ((id, found),) = await self._places([(topic, partition)])
+        ref = group_ref(await self._groups.find(group))
+        answer = await self._asked(id, ref, which)
+        before = self._told(found.name, ref, id, answer)
+        if not answer.rows:
+            return Received(), before
+        deliveries: dict[int, list[int]] = {}
+        for row in answer.rows:
+            deliveries.setdefault(row.delivery, []).append(row.offset)
+        offsets = [row.offset for row in answer.rows]
+        given_up = Settled(ref.id, NACK, list(deliveries.items()), TAKEN_OVER, delay_ms=0)
+        taken = Delivered(ref.id, consumer, ref.config.visibility_ms, offsets)
+        done = await self._calls.operations.put(id, [given_up, taken], ref)
+        granted = done.results[1]
+        if not isinstance(granted, Granted):
+            raise StaleGeneration
+        rows = {row.offset: row.message for row in answer.rows}
+        grants = [one for one in granted.grants if rows.get(one.offset) is not None]
+        messages = [message for one in grants if (message := rows[one.offset]) is not None]
+        lease = Taken(id.pack(), granted.delivery, granted.deadline_ms, grants, messages)
+        return Received(self._receipts.received(found.name, ref.id, lease)), before
+
+    async def _asked(self, id: PartitionId, ref: GroupRef, which: PendingFilter) -> PendingAnswer:
+        return await self._calls.pending(
+            PendingRequest(
+                id.pack(),
+                ref.id,
+                which.start,
+                which.end,
+                which.limit,
+                which.consumer,
+                which.idle_ms_min,
+                None if which.offsets is None else list(which.offsets),
+                self._answer_bytes,
+            )
+        )
+
+    def _told(self, topic: str, ref: GroupRef, id: PartitionId, answer: PendingAnswer) -> Pending:
+        packed, found = id.pack(), list[PendingMessage]()
+        for row in answer.rows:
+            (receipt,) = self._receipts.write(packed, ref.id, row.delivery, [row.offset])
+            message = None
+            if row.message is not None:
+                message = queued(
+                    topic,
+                    id.partition,
+                    row.message,
+                    receipt=receipt,
+                    attempt=row.attempt,
+                    deadline_ms=row.deadline_ms,
+                )
+            found.append(
+                PendingMessage(
+                    id.partition,
+                    Offset(row.offset),
+                    row.member,
+                    row.idle_ms,
+                    row.attempt,
+                    receipt,
+                    message,
+                )
+            )
+        return Pending(found, answer.following, answer.by_member, answer.first, answer.last)
 
     async def resume(self, group: str, topic: str | None) -> int:
         ref = group_ref(await self._groups.find(group))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from delivery.config import LANES_COUNT
@@ -196,11 +196,17 @@ class NodeStreams:
         self._stopped = True
         await asyncio.gather(*(stream.end(returned=True) for stream in list(self._open)))
 
-    async def open(self, group: str, *, maker: Maker = NOBODYS) -> NodeStream:
+    async def open(
+        self,
+        group: str,
+        *,
+        maker: Maker = NOBODYS,
+        settings: Mapping[str, object] | None = None,
+    ) -> NodeStream:
         self._levels.require(Feature.STREAMS)
         if self._stopped:
             raise Unavailable("this node stops: open the stream on another one", retry_after_s=1)
-        known = await self._groups.ensure_group(group, maker=maker)
+        known = await self._groups.ensure_group(group, settings, maker)
         stream = NodeStream(known.name, self._parts)
         self._open.add(stream)
         return stream

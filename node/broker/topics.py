@@ -132,7 +132,7 @@ class NodeTopics:
         state = self._cluster.state
         return state.compressions.of(self._cluster.topic(topic).id)
 
-    async def ensure_topic(self, name: str) -> None:
+    async def ensure_topic(self, name: str, partitions: int | None = None) -> None:
         if name in self._cluster.state.topics:
             return
         if not self._config.broker.auto_create_topics:
@@ -140,7 +140,8 @@ class NodeTopics:
             return
         running = self._creating.get(name)
         if running is None:
-            running = self._tasks.begin(self.create_topic(name, {}))
+            wanted = {} if partitions is None else {"partitions": partitions}
+            running = self._tasks.begin(self.create_topic(name, wanted))
             self._creating[name] = running
             running.add_done_callback(lambda _done: self._creating.pop(name, None))
         try:

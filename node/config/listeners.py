@@ -51,7 +51,28 @@ class GrpcListenerConfig:
     )
 
 
-ListenerConfig = RedisConfig | GrpcListenerConfig
+@dataclass(frozen=True, slots=True)
+class H2Config:
+    """miniqueue's API over HTTP/2."""
+
+    enabled: bool = option(
+        False,
+        key="listeners.h2.enabled",
+        parse=flag,
+        why="a port that nobody uses is one more to guard; it needs goqueue-server[h2]",
+    )
+    host: str = option(
+        "",
+        key="listeners.h2.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
+    port: int = option(
+        8443, key="listeners.h2.port", parse=port_number, why="beside 8080; 0 is any free one"
+    )
+
+
+ListenerConfig = RedisConfig | H2Config | GrpcListenerConfig
 """What all of them say: whether, and where."""
 
 
@@ -60,6 +81,7 @@ class ListenersConfig:
     """All of them; `each` goes through them by name."""
 
     redis: RedisConfig = field(default_factory=RedisConfig)
+    h2: H2Config = field(default_factory=H2Config)
     grpc: GrpcListenerConfig = field(default_factory=GrpcListenerConfig)
 
     def each(self) -> Iterator[tuple[str, ListenerConfig]]:
@@ -70,7 +92,11 @@ class ListenersConfig:
                 yield name, listener
 
 
-EXTRAS = {"redis": ("hiredis",), "grpc": ("grpc", "grpc_reflection", "grpc_health")}
+EXTRAS = {
+    "redis": ("hiredis",),
+    "h2": ("h2",),
+    "grpc": ("grpc", "grpc_reflection", "grpc_health"),
+}
 """What each listener imports that only the extra of its name installs."""
 
 

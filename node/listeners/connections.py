@@ -62,9 +62,11 @@ class Connections:
         self._sweeping.begin(self._sweep_forever(), f"{self._protocol}-sweeper")
 
     async def stop(self) -> None:
-        """Stop listening; connections that are served have `limits.drain_s` to end. Idempotent."""
+        """Stop listening; what has arrived is served, within `limits.drain_s`. Idempotent."""
         await self._port.stop()
         await self._sweeping.stop()
+        for wire in list(self._open):
+            wire.end_reading()
         await self._serving.stop()
         for wire in list(self._open):
             wire.abort()

@@ -50,6 +50,8 @@ class Tls:
 
     context: ssl.SSLContext
     """It follows the files: what was rotated on disk serves the next connection."""
+    for_h2: ssl.SSLContext
+    """As `context`, for clients that ask for HTTP/2 (ALPN)."""
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = ""

@@ -67,6 +67,7 @@ class Wire(asyncio.Protocol):
         self._is_paused = False
         self._is_full = False
         self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._done: asyncio.Future[None] = self._loop.create_future()
 
     # what is read and written
 
@@ -126,6 +127,15 @@ class Wire(asyncio.Protocol):
     def hung_up(self) -> asyncio.Future[None]:
         """Done once the connection is closed. It is shared: don't cancel it."""
         return self._gone
+
+    def said_all(self) -> asyncio.Future[None]:
+        """Done once its client sends no more, or is gone: nobody waits for messages any more. It is
+        shared: don't cancel it."""
+        return self._done
+
+    def end_reading(self) -> None:
+        """What has arrived is still read, and nothing after it: as if the client had said all."""
+        self._end()
 
     def close(self) -> None:
         """Once what was written is sent. Idempotent."""
@@ -203,20 +213,18 @@ class Wire(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """What was asked before is still answered."""
-        self._is_eof = True
-        self._wake()
+        self._end()
         return self.tls_version is None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._crowd.leave(self)
         self._transport = None
-        self._is_eof = True
         self._unread.clear()
         if self._charged is not None:
             self._charged.release()
         if self._sent is not None:
             self._sent.release()
-        self._wake()
+        self._end()
         self.resume_writing()
         if not self._gone.done():
             self._gone.set_result(None)
@@ -240,6 +248,12 @@ class Wire(asyncio.Protocol):
         if not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _end(self) -> None:
+        self._is_eof = True
+        if not self._done.done():
+            self._done.set_result(None)
+        self._wake()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

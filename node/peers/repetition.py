@@ -135,6 +135,7 @@ METHODS: Mapping[str, Repeats] = {
     "queue_ops": Repeats.BY_CONTENTS,
     "queue_peek": Repeats.READS,
     "queue_dead": Repeats.READS,
+    "queue_pending": Repeats.READS,
     "queue_delayed": Repeats.READS,
     "queue_figures": Repeats.READS,
     "group_lag": Repeats.READS,

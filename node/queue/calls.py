@@ -26,6 +26,8 @@ from node.rpc.queue import (
     FiguresAnswer,
     PeekAnswer,
     PeekRequest,
+    PendingAnswer,
+    PendingRequest,
 )
 from raft.link import RemoteError
 
@@ -65,6 +67,12 @@ class QueueCalls:
         """Dead letters of one group in one partition."""
         return await self.ask(
             request, request.partition, self._views.dead, queue_rpc.DEAD, DeadAnswer
+        )
+
+    async def pending(self, request: PendingRequest) -> PendingAnswer:
+        """What of one group is in flight in one partition."""
+        return await self.ask(
+            request, request.partition, self._views.pending, queue_rpc.PENDING, PendingAnswer
         )
 
     async def delayed(self, request: DelayedRequest) -> DelayedAnswer:

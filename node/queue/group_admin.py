@@ -113,6 +113,10 @@ class GroupsBroker:
             return None, 0
         return maker.owner, maker.judged
 
+    def require(self, feature: Feature) -> None:
+        """Raises NotFinished below its level."""
+        self._cluster.levels.require(feature)
+
     async def find(self, name: str) -> Group:
         """A group; where none of this name is known here, this node first catches up.
 

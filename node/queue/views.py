@@ -6,12 +6,15 @@ Every look is no older than the question: leadership is confirmed first.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
 from delivery.config import LANES_COUNT
 from delivery.group.failures import DeadLetter
 from delivery.group.lag import delayed_count, lag_count, lag_ms
+from delivery.group.leases import Lease
 from delivery.group.state import GroupState
 from goqueue.wire.errors import NotFound
 from goqueue.wire.types import NodeId, Offset, PartitionId
@@ -34,6 +37,9 @@ from node.rpc.queue import (
     MessageRow,
     PeekAnswer,
     PeekRequest,
+    PendingAnswer,
+    PendingRequest,
+    PendingRow,
 )
 
 ROWS_A_STEP, STEP_BYTES = 256, 1 << 20
@@ -42,6 +48,8 @@ OFFSETS_MAX = 100_000
 """Offsets in one answer: as many as a group may have dead letters in a partition."""
 VIEWS_MAX = 10_000
 """Delayed messages in one answer."""
+PENDING_MAX = 1000
+"""Messages in flight in one answer."""
 PARKED_SHOWN_MAX = 1000
 
 _STATES = {"due": "delivered"}
@@ -57,6 +65,7 @@ class QueueViews:
         self._taking_part = taking_part
         link.handle(queue_rpc.PEEK, self._serve_peek)
         link.handle(queue_rpc.DEAD, self._serve_dead)
+        link.handle(queue_rpc.PENDING, self._serve_pending)
         link.handle(queue_rpc.DELAYED, self._serve_delayed)
         link.handle(queue_rpc.FIGURES, self._serve_figures)
 
@@ -94,6 +103,40 @@ class QueueViews:
             left -= size
             rows.append(_dead_row(offset, letter, message if request.whole else None))
         return DeadAnswer(rows, following, len(group.dead), dict(group.dead_by_reason))
+
+    async def pending(self, request: PendingRequest) -> PendingAnswer:
+        """What is in flight, in the order of offsets."""
+        host = await self._partitions.confirmed(PartitionId.unpack(request.partition))
+        group = host.state.queue.groups.get(request.group)
+        if group is None:
+            return PendingAnswer([], -1, {}, -1, -1)
+        leased, now_ms = sorted(group.leases), host.log_time_ms()
+        wanted = sorted(_in_flight(group, request, leased, now_ms))
+        rows: list[PendingRow] = []
+        following, left = -1, request.max_bytes
+        page = wanted[: min(request.limit, PENDING_MAX) + 1]
+        async for offset, message in _messages(host, page):
+            lease, size = group.leases.get(offset), row_bytes(message) if message else 0
+            if len(rows) >= min(request.limit, PENDING_MAX) or (rows and size > left):
+                following = offset
+                break
+            left -= size
+            if lease is not None:  # it may have ended while others were read
+                attempt, idle_ms = group.attempts(offset), _idle_ms(group, lease, now_ms)
+                rows.append(
+                    PendingRow(
+                        offset,
+                        lease.delivery,
+                        lease.member,
+                        lease.deadline_ms,
+                        attempt,
+                        idle_ms,
+                        message,
+                    )
+                )
+        members = Counter(one.member for one in map(group.leases.get, leased) if one is not None)
+        first, last = (leased[0], leased[-1]) if leased else (-1, -1)
+        return PendingAnswer(rows, following, dict(members), first, last)
 
     async def delayed(self, request: DelayedRequest) -> DelayedAnswer:
         """Delayed messages, soonest first; or the one at an offset. Raises `NotFound` for one that
@@ -139,6 +182,9 @@ class QueueViews:
 
     async def _serve_dead(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.dead(rpc.decode_request(payload, DeadRequest)))
+
+    async def _serve_pending(self, _peer: NodeId, payload: bytes) -> bytes:
+        return rpc.encode(await self.pending(rpc.decode_request(payload, PendingRequest)))
 
     async def _serve_delayed(self, _peer: NodeId, payload: bytes) -> bytes:
         return rpc.encode(await self.delayed(rpc.decode_request(payload, DelayedRequest)))
@@ -230,6 +276,32 @@ async def _messages(
             yield pair
         at += len(rows)
         await asyncio.sleep(0)
+
+
+def _in_flight(
+    group: GroupState, request: PendingRequest, leased: list[int], now_ms: int
+) -> Iterable[int]:
+    """What of it was asked for."""
+    if not request.limit:
+        return
+    offsets = request.offsets
+    if offsets is None:
+        begin, end = bisect_left(leased, request.start), bisect_right(leased, request.end)
+        offsets = leased[begin:end]
+    for offset in set(offsets):
+        lease = group.leases.get(offset)
+        if lease is None or request.member not in (None, lease.member):
+            continue
+        if _idle_ms(group, lease, now_ms) >= request.idle_ms_min:
+            yield offset
+
+
+def _idle_ms(group: GroupState, lease: Lease, now_ms: int) -> int:
+    """For how long its consumer has had it, as leases of the group's visibility tell; 0 of one that
+    has no deadline."""
+    if not lease.deadline_ms:
+        return 0
+    return max(0, now_ms - (lease.deadline_ms - group.config.visibility_ms))
 
 
 def _candidates(group: GroupState, request: DeadRequest) -> list[int]:

@@ -11,6 +11,7 @@ from delivery.config import LANES_COUNT, GroupConfig
 from delivery.entries.ops import UNCLAIMED, Grant, Op, Result, StreamId
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadRequest
+from goqueue.wire.ids import OFFSET_MAX
 from goqueue.wire.types import Offset
 from goqueue.wire.unreadable import UNREADABLE
 from node.api.delays import DelayedView
@@ -24,6 +25,7 @@ LEAVE = "queue_leave"
 OPS = "queue_ops"
 PEEK = "queue_peek"
 DEAD = "queue_dead"
+PENDING = "queue_pending"
 DELAYED = "queue_delayed"
 FIGURES = "queue_figures"
 
@@ -219,6 +221,49 @@ class DeadAnswer(msgspec.Struct, array_like=True, frozen=True):
     following: int
     total: int
     by_reason: Mapping[str, int]
+
+
+class PendingRequest(PartitionRequest, array_like=True, frozen=True):
+    """What of a group is in flight in one partition, from offset `start` up to `end`, of one member
+    where it is named; `offsets` are asked for instead of a range where they are given. Of no more
+    than `limit`, 0 for none: then it is only counted. Sent once `Feature.PENDING` is finished."""
+
+    partition: bytes
+    group: int
+    start: int = 0
+    end: int = OFFSET_MAX
+    limit: int = 0
+    member: str | None = None
+    idle_ms_min: int = 0
+    offsets: list[int] | None = None
+    max_bytes: int = 0
+
+    def packed_partitions(self) -> Sequence[bytes]:
+        return (self.partition,)
+
+
+class PendingRow(msgspec.Struct, array_like=True, frozen=True):
+    """One message in flight, the `attempt`th time; `deadline_ms` is 0 of a stream's. `message` is
+    None where it can't be read any more."""
+
+    offset: int
+    delivery: int
+    member: str
+    deadline_ms: int
+    attempt: int
+    idle_ms: int
+    message: MessageRow | None
+
+
+class PendingAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """`following` is the offset from which on there may be more, -1 at the end. `by_member` counts
+    all that is in flight, whatever was asked for; `first` and `last` of it are -1 for none."""
+
+    rows: list[PendingRow]
+    following: int
+    by_member: Mapping[str, int]
+    first: int
+    last: int
 
 
 class DelayedRequest(PartitionRequest, array_like=True, frozen=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import ROOT, Cluster, Node, publish
+from tests.ports import free_ports
 
 CHECKS = (
     "not_a_server_error",
@@ -41,7 +42,9 @@ class OpenApiRun:
 def served_node(folder: Path) -> Iterator[Node]:
     """One node of the highest level that has two topics with messages, two groups and a
     schedule."""
-    with Cluster(folder, 1, ["limits.longPoll=100ms"], auto_create=True) as cluster:
+    (port,) = free_ports(1)
+    settings = ["limits.longPoll=100ms", "listeners.h2.enabled=true", f"listeners.h2.port={port}"]
+    with Cluster(folder, 1, settings, auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):
             assert node.ask("POST", "/topics", {"name": topic, "num_partitions": 2}).status == 201

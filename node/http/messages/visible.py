@@ -50,8 +50,8 @@ async def see(found: Slice, offset: int, limit: int, room: Room, *, skip_pending
     withdrawn = frozenset(visibility.withdrawn if visibility else ())
     for cut in cuts:
         shown: list[bool] | None = None
-        if visibility is not None and _is_mixed(cut, visibility, withdrawn):
-            shown = _judge(cut, visibility, withdrawn, seen, skip_pending=skip_pending)
+        if visibility is not None and is_mixed(cut, visibility, withdrawn):
+            shown = judge(cut, visibility, withdrawn, seen, skip_pending=skip_pending)
             cut.last = cut.first + len(shown)
         chunks = await render(cut, room) if cut.last > cut.first else []
         count = sum(len(chunk.rows) for chunk in chunks)
@@ -74,13 +74,13 @@ def _end_early(seen: Seen, offset: int) -> None:
     seen.pending = [(at, due_ms) for at, due_ms in seen.pending if at < offset]
 
 
-def _is_mixed(cut: Cut, visibility: Visibility, withdrawn: frozenset[int]) -> bool:
+def is_mixed(cut: Cut, visibility: Visibility, withdrawn: frozenset[int]) -> bool:
     """Whether any of these rows may be hidden."""
     timed = cut.batch.header.flags & (HAS_DELIVER_AT | HAS_EXPIRES_AT)
     return bool(timed or visibility.ttl_ms or withdrawn)
 
 
-def _judge(
+def judge(
     cut: Cut,
     visibility: Visibility,
     withdrawn: frozenset[int],

@@ -33,7 +33,7 @@ async def long_poll(call: Call, work: Coroutine[Any, Any, T], held_bytes: int = 
         work.close()
         raise
     with held:
-        return await _wait(call, work)
+        return await unless_ended(work, call.shared.stopping, client_of(call.request).hung_up())
 
 
 def has_hung_up(call: Call) -> bool:
@@ -41,14 +41,18 @@ def has_hung_up(call: Call) -> bool:
     return call.request.transport is None
 
 
-async def _wait(call: Call, work: Coroutine[Any, Any, T]) -> T | None:
+async def unless_ended(
+    work: Coroutine[Any, Any, T], stopping: asyncio.Event, gone: asyncio.Future[None]
+) -> T | None:
+    """What the work returns; None if the node stops or the client is gone before: then the work is
+    cancelled, and has ended when this returns (or `WITHDRAW_S` have passed)."""
     working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(call.shared.stopping.wait())
-    ends: list[asyncio.Future[Any]] = [working, stopping, client_of(call.request).hung_up()]
+    stops = asyncio.ensure_future(stopping.wait())
+    ends: list[asyncio.Future[Any]] = [working, stops, gone]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        stopping.cancel()
+        stops.cancel()
         if not working.done():
             working.cancel()
             await asyncio.wait((working,), timeout=WITHDRAW_S)

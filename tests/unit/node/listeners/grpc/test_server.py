@@ -284,7 +284,7 @@ async def test_certificates_that_were_rotated_serve_the_next_connection(
     mounted = Mounted(tmp_path / "tls")
     certificate, key, _ = mounted.write(old.sign("a", *LOOPBACK), old)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls = Tls(context, certificate, key)
+    tls = Tls(context, context, certificate, key)
     listener = GrpcListener(ListenerParts(node.broker), port=0, tls=tls)
     await listener.start()
     try:
@@ -302,7 +302,7 @@ async def test_with_authorities_a_client_shows_a_certificate(node: Served, tmp_p
     certificate, key = authority.issue("server", *LOOPBACK)
     mine = authority.issue("client")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls = Tls(context, str(certificate), str(key), str(authority.path))
+    tls = Tls(context, context, str(certificate), str(key), str(authority.path))
     listener = GrpcListener(ListenerParts(node.broker), port=0, tls=tls)
     await listener.start()
     try:

@@ -1,0 +1,72 @@
+"""A request's body becomes one message, as it is."""
+
+from __future__ import annotations
+
+import time
+
+from goqueue.wire.batch import DEFAULT, encode_columns
+from goqueue.wire.compression import Codec
+from goqueue.wire.errors import KeyRequired, PayloadTooLarge, UnknownTopic
+from node.api.broker import Broker
+from node.api.records import AppendResult
+from node.api.spans import TRACEPARENT, TRACESTATE, Carried
+from node.http.budget.memory import Reserved
+from node.listeners.h2.exchange import Exchange
+
+
+async def ensure_topic(broker: Broker, topic: str) -> None:
+    """The topic is created where it is missing and that is allowed. Raises UnknownTopic."""
+    try:
+        broker.topics.partition_count(topic)
+    except UnknownTopic:
+        await broker.topics.ensure_topic(topic)
+
+
+def value_bytes_max(broker: Broker, topic: str) -> int:
+    """How large a message may be. Raises UnknownTopic."""
+    return min(broker.topics.max_message_bytes(topic), DEFAULT.value_bytes_max)
+
+
+async def whole_body(exchange: Exchange, bytes_max: int, held: Reserved) -> bytes:
+    """All of a request's body, charged to `held` as it comes. Raises PayloadTooLarge, at once where
+    the request announces too much, OverBudget, RequestTimeout, and ConnectionError."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await exchange.read():
+        size += len(piece)
+        if size > bytes_max:
+            raise too_large(size, bytes_max)
+        held.grow(len(piece))
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def too_large(size: int, bytes_max: int) -> PayloadTooLarge:
+    text = f"message of {size} bytes or more: at most {bytes_max}"
+    return PayloadTooLarge(text, limit=bytes_max)
+
+
+async def append(
+    broker: Broker, topic: str, value: bytes, trace: Carried | None, deadline_s: float
+) -> tuple[int, AppendResult]:
+    """Store one message, in whichever partition has its turn: (partition, where it stands). It
+    carries the request's trace, as over HTTP. Raises KeyRequired, and what `Records.append` does.
+    """
+    if broker.topics.is_compacted(topic):
+        raise KeyRequired
+    headers: tuple[tuple[str, bytes], ...] = ()
+    if trace is not None:
+        named = ((TRACEPARENT, trace[0].encode()), (TRACESTATE, trace[1].encode()))
+        headers = tuple(one for one in named if one[1])
+    batch = encode_columns(
+        [value],
+        None,
+        timestamps_ms=time.time_ns() // 1_000_000,
+        headers=[headers] if headers else None,
+        codec=Codec.named(broker.topics.compression(topic)),
+    )
+    partition = broker.records.pick_partition(topic, 1)
+    stored = await broker.records.append(
+        topic, partition, batch, deadline_s=deadline_s, validated=True
+    )
+    return partition, stored

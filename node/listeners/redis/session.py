@@ -1,0 +1,149 @@
+"""One connection from its first command to its last: commands in turn, replies in turn.
+
+What arrived together is a pipeline: it is answered in order, and in one piece where nothing waits.
+"""
+
+from __future__ import annotations
+
+from goqueue.wire.errors import GoQueueError, OverBudget
+from node.http.budget.memory import Kind
+from node.listeners.redis.client import Client
+from node.listeners.redis.command import Command
+from node.listeners.redis.commands import command_of, takes, unknown_to_miniqueue, wrong_number
+from node.listeners.redis.publishing import READERS, TOGETHER_BYTES_MAX, publish
+from node.listeners.redis.replies import Failure, Reply, encode, failure_of
+from node.listeners.redis.scan import ProtocolError, Scanner
+
+REPLY_BYTES_MAX = 1 << 16
+"""Replies are written once they are so many bytes, and at the end of what arrived together."""
+
+
+class Session:
+    """Serves a client; `run` it once."""
+
+    def __init__(self, client: Client) -> None:
+        limits = client.requests.parts.limits
+        self._client = client
+        self._scanner = Scanner(limits.body_bytes_max)
+        self._held = client.requests.hold(client.caller, Kind.BODIES)
+        self._out = bytearray()
+        self._together: list[list[bytes]] = []
+        """Arguments of commands of one name that are stored together."""
+        self._together_name, self._together_bytes = "", 0
+
+    async def run(self) -> None:
+        """Until the client has said all, or what it says can't be told from the next command.
+        Raises ConnectionError where it is gone."""
+        client = self._client
+        try:
+            while not client.is_leaving and (data := await client.wire.read()):
+                self._held.grow(len(data))
+                self._scanner.feed(data)
+                while not client.is_leaving and (found := self._scanner.commands()):
+                    client.wire.partial_since_s = 0.0
+                    await self._answer(found)
+                self._note_partial()
+        except ProtocolError as error:
+            self._put(Failure(f"ERR Protocol error: {error}"))
+        except OverBudget as error:
+            self._put(failure_of(error))
+        finally:
+            self._held.release()
+            client.let_go()
+            if client.subscription is not None:
+                await client.subscription.end()
+        await self._flush()
+
+    def _note_partial(self) -> None:
+        """How much is here of a command that is not whole, and since when."""
+        client, size = self._client, self._scanner.size
+        self._held.resize(size)
+        client.wire.partial_bytes = size
+        if not size:
+            client.wire.partial_since_s = 0.0
+        elif not client.wire.partial_since_s:
+            client.wire.partial_since_s = client.loop_s
+
+    async def _answer(self, found: list[list[bytes]]) -> None:
+        client = self._client
+        for said in found:
+            if client.is_leaving:
+                break
+            if client.subscription is not None:
+                await self._flush()
+                for reply in await client.subscription.heard(said):
+                    self._put(reply)
+                continue
+            try:
+                command, arguments = command_of(said)
+                if command.name in READERS and takes(command, arguments):
+                    await self._join(command.name, arguments)
+                    continue
+                await self._store()
+                await self._one(command, arguments)
+            except GoQueueError as error:
+                await self._store()
+                self._refused(said, error)
+        await self._store()
+        await self._flush()
+
+    async def _one(self, command: Command, arguments: list[bytes]) -> None:
+        if not takes(command, arguments):
+            raise wrong_number(command)
+        if command.may_wait:
+            await self._flush()  # what was asked before is not to wait for it
+        try:
+            self._put(await command.answer(self._client, arguments))
+        except GoQueueError as error:
+            self._put(failure_of(error))
+        if len(self._out) > REPLY_BYTES_MAX:
+            await self._flush()
+
+    def _refused(self, said: list[bytes], error: GoQueueError) -> None:
+        """It is no command, or has too few or too many arguments."""
+        client = self._client
+        try:
+            with client.observed("unknown", "health"):
+                raise error
+        except GoQueueError:
+            pass
+        if not client.is_introduced and error.message.startswith("ERR unknown command"):
+            error = unknown_to_miniqueue(said)
+        self._put(failure_of(error))
+
+    async def _join(self, name: str, arguments: list[bytes]) -> None:
+        size = sum(map(len, arguments))
+        if name != self._together_name or self._together_bytes + size > TOGETHER_BYTES_MAX:
+            await self._store()
+        self._together_name = name
+        self._together_bytes += size
+        self._together.append(arguments)
+
+    async def _store(self) -> None:
+        """What was gathered."""
+        if not self._together:
+            return
+        commands, self._together = self._together, []
+        self._together_bytes = 0
+        for reply in await publish(self._client, self._together_name, commands):
+            self._put(reply)
+        if len(self._out) > REPLY_BYTES_MAX:
+            await self._flush()
+
+    def _put(self, reply: Reply) -> None:
+        encode(reply, self._out, resp3=self._client.resp3)
+
+    async def _flush(self) -> None:
+        """Raises ConnectionError. What finds no room in memory is told instead of the replies, as
+        the last thing."""
+        out, self._out = bytes(self._out), bytearray()
+        client = self._client
+        if out:
+            try:
+                await client.wire.write(out)
+            except OverBudget as error:
+                client.is_leaving = True
+                told = bytearray()
+                encode(failure_of(error), told, resp3=client.resp3)
+                client.wire.send(bytes(told))
+        client.let_go()

@@ -1,7 +1,7 @@
-"""Fuzzes formats, raw HTTP, frames of streams and the OpenAPI document of a real node, for as long
-as is asked; and with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams, the OpenAPI document and calls of gRPC, of a real
+node, for as long as is asked; and with what is small on the wire and large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,expanding,openapi,calls]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,11 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw
+from tests.fuzz import calls, expanding, formats, frames, raw
 from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+from tests.ports import free_ports
 
-PARTS = ("formats", "raw", "frames", "expanding", "openapi")
+PARTS = ("formats", "raw", "frames", "expanding", "openapi", "calls")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
+ROUND_CALLS = 500
 EXAMPLES_A_MINUTE = 4
 
 
@@ -54,6 +56,9 @@ def main() -> int:
                 examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
                 defects += fuzz_served(node, given.seed, examples)
             defects += judge_memory(node, before)
+    if "calls" in parts:
+        with tempfile.TemporaryDirectory() as folder:
+            defects += fuzz_calls(Path(folder), seconds, given.seed)
     print(f"defects {defects}")
     return 1 if defects else 0
 
@@ -90,6 +95,20 @@ def fuzz_frames(node: Node, seconds: float, seed: int) -> int:
         return asyncio.run(frames.fuzz(HOST, node.http_port, names, rng, ROUND_FRAMES))
 
     return fuzz_rounds(node, "frames", seconds, round_of)
+
+
+def fuzz_calls(folder: Path, seconds: float, seed: int) -> int:
+    (port,) = free_ports(1)
+    rng = random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(calls.fuzz(f"{HOST}:{port}", "fuzzed", "workers", rng, ROUND_CALLS))
+
+    wanted = ("listeners.grpc.enabled=true", f"listeners.grpc.port={port}")
+    with served_node(folder, *wanted) as node:
+        before = memory_bytes(node)
+        defects = fuzz_rounds(node, "calls", seconds, round_of)
+        return defects + judge_memory(node, before)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

@@ -39,11 +39,12 @@ class OpenApiRun:
 
 
 @contextmanager
-def served_node(folder: Path) -> Iterator[Node]:
+def served_node(folder: Path, *more: str) -> Iterator[Node]:
     """One node of the highest level that has two topics with messages, two groups and a
-    schedule."""
+    schedule; `more` are settings."""
     (port,) = free_ports(1)
     settings = ["limits.longPoll=100ms", "listeners.h2.enabled=true", f"listeners.h2.port={port}"]
+    settings += more
     with Cluster(folder, 1, settings, auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):

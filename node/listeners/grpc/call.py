@@ -122,8 +122,9 @@ class Rpc:
         return self.parse(data)
 
     async def read(self) -> bytes | None:
-        """The next message of a stream, which nothing is charged for yet; None at its end."""
-        data = await self._context.read()
+        """The next message of a stream, which nothing is charged for yet; None at its end. Raises
+        ConnectionResetError where nobody is there."""
+        data = await self._next()
         return None if data is EOF else data
 
     def parse(self, data: bytes) -> Any:
@@ -154,6 +155,12 @@ class Rpc:
     def _name(self) -> str:
         return str(self._request_class.DESCRIPTOR.name)
 
+    async def _next(self) -> Any:
+        try:
+            return await self._context.read()
+        except grpc.aio.BaseError:
+            raise ConnectionResetError from None
+
     async def _arrived(self) -> Any:
         """Its bytes, charged. What comes slowly is charged at its most meanwhile."""
         http, loop = self.desk.parts.limits, asyncio.get_running_loop()
@@ -171,7 +178,7 @@ class Rpc:
         slow = loop.call_later(self.limits.slow_s, is_slow)
         try:
             async with scope:
-                data = await self._context.read()
+                data = await self._next()
         except TimeoutError:
             if refused:
                 raise refused[0] from None

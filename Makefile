@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-dev run check test test-unit test-mutants test-cluster test-upgrade test-wheels wheels test-prometheus test-sim test-console test-deploy test-pods check-image image setup-deploy setup-pipeline test-pipeline pipeline-kills test-terraform setup-terraform screenshots programs lint lint-mypy lint-pyright sim mutants fuzz damage chaos \
 	chaos-release chaos-elastic chaos-sum chaos-kills directory-kills chaos-queue chaos-transfers \
-	chaos-groups chaos-rolling bench clean-data lock
+	chaos-groups chaos-rolling bench clean-data lock protos
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -79,7 +79,7 @@ test-sim: setup-dev
 test-mutants: setup-dev
 	$(BIN)/python -m pytest tests/sim tests/plants -q -n 2
 
-## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, frames of streams, Redis' commands, requests that expand, the OpenAPI document
+## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, frames of streams and HTTP/2, Redis' commands, calls of gRPC, requests that expand, the OpenAPI document
 fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ) --seed $(SEED)
 
@@ -222,6 +222,10 @@ chaos-rolling: setup-dev
 ## bench         rewrite docs/reference/benchmarks.md from measurements on this machine
 bench: setup-dev
 	$(BIN)/python -m benchmarks
+
+## protos        make the gRPC listener's messages of its .proto, after it has changed
+protos: setup-dev
+	$(BIN)/python scripts/protos.py
 
 ## clean-data    delete DATA (./data), the files of `make run`
 clean-data:

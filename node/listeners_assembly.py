@@ -98,9 +98,16 @@ def _h2(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str
     return H2Listener(parts, host, config.port, tls)
 
 
+def _grpc(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str) -> Listener:
+    from node.listeners.grpc.server import GrpcListener  # its extra may not be installed
+
+    return GrpcListener(parts, host=host, port=config.port, tls=tls)
+
+
 _MAKERS: dict[str, Callable[[ListenerConfig, ListenerParts, Tls | None, str], Listener]] = {
     "redis": _redis,
     "h2": _h2,
+    "grpc": _grpc,
 }
 
 

@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class GrpcConfig:
-    """A listener that does not exist yet."""
+    """Where GoQueue listens for gRPC: here `listeners.grpc` says whether, and where."""
 
     listen: Address = option(
         (LOOPBACK, 9000),
@@ -21,5 +21,5 @@ class GrpcConfig:
         env="GOQUEUE_LISTENERS_GRPC",
         parse=address,
         effect=False,
-        why="GoQueue's port; nothing listens there yet",
+        why="GoQueue's way to say it: listeners.grpc.enabled, .host and .port count",
     )

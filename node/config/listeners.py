@@ -31,6 +31,27 @@ class RedisConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GrpcListenerConfig:
+    """gRPC, with the services of `goqueue.v1`."""
+
+    enabled: bool = option(
+        False,
+        key="listeners.grpc.enabled",
+        parse=flag,
+        why="a port that nobody uses is one more to guard; it needs goqueue-server[grpc]",
+    )
+    host: str = option(
+        "",
+        key="listeners.grpc.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
+    port: int = option(
+        9000, key="listeners.grpc.port", parse=port_number, why="GoQueue's own; 0 is any free one"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class H2Config:
     """miniqueue's API over HTTP/2."""
 
@@ -51,7 +72,7 @@ class H2Config:
     )
 
 
-ListenerConfig = RedisConfig | H2Config
+ListenerConfig = RedisConfig | H2Config | GrpcListenerConfig
 """What all of them say: whether, and where."""
 
 
@@ -61,6 +82,7 @@ class ListenersConfig:
 
     redis: RedisConfig = field(default_factory=RedisConfig)
     h2: H2Config = field(default_factory=H2Config)
+    grpc: GrpcListenerConfig = field(default_factory=GrpcListenerConfig)
 
     def each(self) -> Iterator[tuple[str, ListenerConfig]]:
         """Those that are wanted."""
@@ -70,7 +92,11 @@ class ListenersConfig:
                 yield name, listener
 
 
-EXTRAS = {"redis": ("hiredis",), "h2": ("h2",)}
+EXTRAS = {
+    "redis": ("hiredis",),
+    "h2": ("h2",),
+    "grpc": ("grpc", "grpc_reflection", "grpc_health"),
+}
 """What each listener imports that only the extra of its name installs."""
 
 

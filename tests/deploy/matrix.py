@@ -64,6 +64,8 @@ EVERYTHING: Json = {
     "service": {
         "type": "LoadBalancer",
         "grpcEnabled": True,
+        "h2Enabled": True,
+        "redisEnabled": True,
         "annotations": {"example.com/lb": "internal"},
         "loadBalancerClass": "example.com/lb",
         "loadBalancerSourceRanges": ["10.0.0.0/8"],
@@ -76,9 +78,11 @@ EVERYTHING: Json = {
         "hosts": [{"host": "queues.example.com"}],
         "tls": [{"secretName": "public", "hosts": ["queues.example.com"]}],
     },
+    "grpcIngress": {"enabled": True, "hosts": [{"host": "grpc.example.com"}]},
     "gateway": {
         "httpRoute": {"enabled": True, "parentRefs": GATEWAY, "hostnames": ["q.example.com"]},
         "backendTlsPolicy": {"enabled": True, "caConfigMap": "goqueue-authority"},
+        "grpcRoute": {"enabled": True, "parentRefs": GATEWAY, "hostnames": ["g.example.com"]},
         "tlsRoute": {"enabled": True, "parentRefs": GATEWAY, "hostnames": ["t.example.com"]},
     },
     "networkPolicy": {

@@ -64,7 +64,6 @@ def test_of_the_published_charts_values_those_are_named_that_change_nothing() ->
         "autoscaling",
         "config.cluster.enabled",
         "config.cluster.quorumSize",
-        "grpcIngress",
         "livenessProbe.httpGet",
         "metrics.prometheusRule.rules",
         "metrics.serviceMonitor.path",

@@ -67,8 +67,7 @@ def test_a_node_takes_its_configuration_without_a_warning(
     asked_for = [
         warning
         for warning in found.warnings
-        if ("grpc" in warning and case == "everything on")
-        or ("in the clear" in warning and case == "TLS off")
+        if "in the clear" in warning and case == "TLS off"
     ]
     assert list(found.warnings) == asked_for
     report.executed(

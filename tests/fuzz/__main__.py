@@ -1,8 +1,8 @@
-"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, Redis' commands and the OpenAPI
-document of a real node, for as long as is asked; and with what is small on the wire and large in
-memory.
+"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, Redis' commands, calls of gRPC and the
+OpenAPI document of a real node, for as long as is asked; and with what is small on the wire and
+large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,resp,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,resp,calls,expanding]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import duplex, expanding, formats, frames, raw, resp
+from tests.fuzz import calls, duplex, expanding, formats, frames, raw, resp
 from tests.fuzz.served import (
     GROWTH_BYTES_MAX,
     fuzz_openapi,
@@ -29,9 +29,9 @@ from tests.fuzz.served import (
     served_node,
 )
 
-PARTS = ("formats", "raw", "frames", "duplex", "resp", "expanding", "openapi")
+PARTS = ("formats", "raw", "frames", "duplex", "resp", "calls", "expanding", "openapi")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
-ROUND_CONNECTIONS = 500
+ROUND_CONNECTIONS = ROUND_CALLS = 500
 EXAMPLES_A_MINUTE = 4
 
 
@@ -51,17 +51,18 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "frames", "duplex", "resp", "openapi"} & set(parts):
+    spoken = {
+        "raw": fuzz_raw,
+        "frames": fuzz_frames,
+        "resp": fuzz_resp,
+        "duplex": fuzz_duplex,
+        "calls": fuzz_calls,
+    }
+    if {*spoken, "openapi"} & set(parts):
         with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
-            if "resp" in parts:
-                defects += fuzz_resp(node, seconds, given.seed)
-            if "raw" in parts:
-                defects += fuzz_raw(node, seconds, given.seed)
-            if "frames" in parts:
-                defects += fuzz_frames(node, seconds, given.seed)
-            if "duplex" in parts:
-                defects += fuzz_duplex(node, seconds, given.seed)
+            for part in [one for one in parts if one in spoken]:
+                defects += spoken[part](node, seconds, given.seed)
             if "openapi" in parts:
                 examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
                 defects += fuzz_served(node, given.seed, examples)
@@ -121,6 +122,15 @@ def fuzz_duplex(node: Node, seconds: float, seed: int) -> int:
         return asyncio.run(duplex.fuzz(HOST, port, "fuzzed", rng, ROUND_CONNECTIONS))
 
     return fuzz_rounds(node, "duplex", seconds, round_of)
+
+
+def fuzz_calls(node: Node, seconds: float, seed: int) -> int:
+    target, rng = f"{HOST}:{port_of(node, 'grpc')}", random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(calls.fuzz(target, "fuzzed", "workers", rng, ROUND_CALLS))
+
+    return fuzz_rounds(node, "calls", seconds, round_of)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

@@ -38,7 +38,7 @@ class OpenApiRun:
         return int(found[1]) if found else 0
 
 
-LISTENERS = ("redis", "h2")
+LISTENERS = ("redis", "h2", "grpc")
 
 
 @contextmanager

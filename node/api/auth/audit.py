@@ -47,6 +47,27 @@ DATA_PATH = frozenset(
     )
 )
 """What producers and consumers do all day. Everything else that changes something is recorded."""
+LOOKING = frozenset(
+    (
+        "describeGroup",
+        "describeTopic",
+        "getLag",
+        "getMessage",
+        "getOffsets",
+        "listGroups",
+        "listMembers",
+        "listTopics",
+        "openapi",
+        "readPartition",
+        "readTopic",
+        "readyz",
+        "stats",
+        "streamGroup",
+        "tailTopic",
+        "version",
+    )
+)
+"""What changes nothing, by whatever protocol it is asked: others than HTTP have no GET."""
 
 
 class Sample(msgspec.Struct, omit_defaults=True):
@@ -96,9 +117,9 @@ def is_audited(access: Access) -> bool:
     """Whatever was denied, and what changed something, or tried to, beside the data's own path."""
     if outcome_of(access) == DENIED:
         return True
-    return bool(
-        access.operation and access.method not in LOOKS and access.operation not in DATA_PATH
-    )
+    if not access.operation or access.method in LOOKS:
+        return False
+    return access.operation not in DATA_PATH | LOOKING
 
 
 def record_of(access: Access, time: str, node: str) -> AuditRecord:

@@ -53,10 +53,10 @@ refuse is refused, all at once.
 {{- if not (or .Values.auth.enabled .Values.auth.insecureOpen) -}}
 {{- $problems = append $problems "auth.enabled: false lets whoever reaches the client port do everything; say auth.insecureOpen: true where that is meant" -}}
 {{- end -}}
-{{- $ports := list .Values.service.httpPort .Values.service.internalPort -}}
-{{- if .Values.service.grpcEnabled -}}{{- $ports = append $ports .Values.service.grpcPort -}}{{- end -}}
+{{- $ports := list (int .Values.service.httpPort) (int .Values.service.internalPort) -}}
+{{- range include "goqueue.listeners" . | fromYamlArray -}}{{- $ports = append $ports (int .port) -}}{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- $problems = append $problems "service.httpPort, service.internalPort and service.grpcPort must differ" -}}
+{{- $problems = append $problems "service.httpPort, service.internalPort, service.grpcPort, service.h2Port and service.redisPort must differ" -}}
 {{- end -}}
 {{- if $problems -}}
 {{- fail (printf "\n  - %s" (join "\n  - " $problems)) -}}
@@ -88,7 +88,8 @@ when their grace period is over, drained or not. Sees what the cluster tells; `h
 {{- define "goqueue.owned" -}}
 broker.nodeId: the pod's name
 broker.dataDir: persistence
-broker.listeners: listenAddress and service.httpPort, internalPort and grpcPort
+broker.listeners: listenAddress and service.httpPort and internalPort
+listeners: service.grpcEnabled, h2Enabled and redisEnabled, and their ports
 cluster.advertise: the headless Service
 cluster.clientAdvertise: the headless Service
 cluster.peers: the headless Service

@@ -4,13 +4,17 @@
 {{- $listeners := dict
   "http" (printf "%s:%v" $host .Values.service.httpPort)
   "internal" (printf "%s:%v" $host .Values.service.internalPort) -}}
-{{- if .Values.service.grpcEnabled -}}
-{{- $_ := set $listeners "grpc" (printf "%s:%v" $host .Values.service.grpcPort) -}}
-{{- end -}}
 {{- $own := dict
   "broker" (dict "dataDir" "/var/lib/goqueue" "listeners" $listeners)
   "cluster" (dict "secretFile" "/etc/goqueue/secrets/cluster-secret")
   "logging" (dict "format" "json") -}}
+{{- $others := dict -}}
+{{- range include "goqueue.listeners" . | fromYamlArray -}}
+{{- $_ := set $others .name (dict "enabled" true "port" (int .port)) -}}
+{{- end -}}
+{{- if $others -}}
+{{- $_ := set $own "listeners" $others -}}
+{{- end -}}
 {{- if .Values.tls.enabled -}}
 {{- $_ := set $own "tls" (dict "enabled" true "certFile" "/etc/goqueue/tls/tls.crt" "keyFile" "/etc/goqueue/tls/tls.key") -}}
 {{- end -}}

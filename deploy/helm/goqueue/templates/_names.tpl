@@ -86,3 +86,15 @@
 {{- define "goqueue.clusterIdName" -}}
 {{- printf "%s-cluster-id" (include "goqueue.fullname" .) -}}
 {{- end }}
+
+{{/* Ports of listeners for other protocols, of those that are enabled, or led to: name, and number. */}}
+{{- define "goqueue.listeners" -}}
+{{- $found := list -}}
+{{- range $name := list "grpc" "h2" "redis" -}}
+{{- $isLedTo := and (eq $name "grpc") (or $.Values.grpcIngress.enabled $.Values.gateway.grpcRoute.enabled) -}}
+{{- if or $isLedTo (get $.Values.service (printf "%sEnabled" $name)) -}}
+{{- $found = append $found (dict "name" $name "port" (get $.Values.service (printf "%sPort" $name))) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}

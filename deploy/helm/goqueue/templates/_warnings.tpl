@@ -60,7 +60,6 @@
 {{/* Values of GoQueue's published chart that are taken and change nothing, and what is so instead. */}}
 {{- define "goqueue.withoutEffect" -}}
 autoscaling: brokers move data when they come and go; scale consumers with keda.consumers
-grpcIngress: nothing serves gRPC
 alertmanager: "this chart brings none; its alerts are in metrics.prometheusRule"
 prometheus: "this chart brings none; see metrics"
 traefik: "this chart brings none; see ingress and gateway"

@@ -17,7 +17,7 @@ from goqueue.wire.errors import NoQuorum
 from goqueue.wire.ids import AUDIT_TOPIC
 from log.disk.memory import MemoryDisk
 from node.api.auth.access import Access
-from node.api.auth.audit import DATA_PATH, LOOKS, is_audited
+from node.api.auth.audit import DATA_PATH, LOOKING, LOOKS, is_audited
 from node.api.auth.principal import Principal, Role
 from node.config.audit import AuditConfig
 from node.http.auth.policies import POLICIES
@@ -164,6 +164,14 @@ def test_every_route_that_changes_something_is_kept_or_is_the_data_s_path() -> N
     assert {"createKey", "revokeKey", "purge", "redrive", "seek", "cancelDelayed"} <= kept
     for operation in kept:
         assert operation in POLICIES
+
+
+def test_what_only_looks_is_so_by_http_s_own_words_and_is_not_kept_by_any_protocol() -> None:
+    methods = {route.operation: route.method for route in ROUTES}
+    asked = [Access(name, "grpc", name, None, 200, "", "r", "10.0.0.9") for name in LOOKING]
+
+    assert {methods[name] for name in LOOKING} <= LOOKS
+    assert not any(map(is_audited, asked))
 
 
 async def test_log_that_can_t_be_written_is_written_later_each_record_once(

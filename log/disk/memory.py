@@ -28,31 +28,91 @@ class ShortWrite(OSError):
         self.written = written
 
 
+class _Content:
+    """A file's bytes. Zeros at its end that nobody has written are counted, and take no memory: a
+    node makes room for hundreds of megabytes before it writes any."""
+
+    __slots__ = ("_bytes", "_length")
+
+    def __init__(self, found: Bytes = b"") -> None:
+        self._bytes = bytearray(found)
+        self._length: int | None = len(self._bytes)
+        """None once the bytes were handed out, which then are all there is."""
+
+    def __len__(self) -> int:
+        return len(self._bytes) if self._length is None else self._length
+
+    def read(self, offset: int, length: int) -> bytes:
+        found = bytes(self._bytes[offset : offset + length])
+        missing = min(offset + length, len(self)) - offset - len(found)
+        return found + bytes(missing) if missing > 0 else found
+
+    def whole(self) -> bytes:
+        return self.read(0, len(self))
+
+    def write(self, offset: int, data: bytes) -> None:
+        content, length = self._bytes, max(len(self), offset + len(data))
+        if offset == len(content):
+            content += data
+        else:
+            if offset > len(content):
+                content.extend(bytes(offset - len(content)))
+            content[offset : offset + len(data)] = data
+        if self._length is not None:
+            self._length = length
+
+    def truncate(self, length: int) -> None:
+        del self._bytes[length:]
+        if self._length is None:
+            self._bytes.extend(bytes(length - len(self._bytes)))
+        else:
+            self._length = length
+
+    def perform(self, offset: int, data: bytes | None) -> None:
+        """A write, or without data a truncation."""
+        if data is None:
+            self.truncate(offset)
+        else:
+            self.write(offset, data)
+
+    def copy(self) -> _Content:
+        made = _Content(self._bytes)
+        made._length = len(self)
+        return made
+
+    def hand_out(self) -> bytearray:
+        """All bytes, to be changed in place."""
+        if self._length is not None:
+            self._bytes.extend(bytes(self._length - len(self._bytes)))
+            self._length = None
+        return self._bytes
+
+
 @dataclass(slots=True)
 class _File:
     """What is written, what is synced, and the writes and truncations between the two."""
 
-    live: bytearray = field(default_factory=bytearray)
-    synced: bytearray = field(default_factory=bytearray)
+    live: _Content = field(default_factory=_Content)
+    synced: _Content = field(default_factory=_Content)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
     is_lost: bool = False
     is_shown: bool = False
     """Its live bytes were handed out, and may have been changed in place."""
 
     def write(self, offset: int, data: bytes) -> None:
-        _write(self.live, offset, data)
+        self.live.write(offset, data)
         self.unsynced.append((offset, data))
 
     def truncate(self, length: int) -> None:
-        self.live = _perform(self.live, length, None)
+        self.live.truncate(length)
         self.unsynced.append((length, None))
 
     def sync(self) -> None:
         if self.is_shown and not self.is_lost:
-            self.synced[:] = self.live
+            self.synced = self.live.copy()
         else:
             for offset, data in self.unsynced:
-                self.synced = _perform(self.synced, offset, data)
+                self.synced.perform(offset, data)
         self.unsynced.clear()
 
     def lose(self) -> None:
@@ -63,9 +123,9 @@ class _File:
     def uncache(self) -> None:
         """What passes for written since a sync failed is in no page any more."""
         if self.is_lost and not self.is_shown:
-            self.live = bytearray(self.synced)
+            self.live = self.synced.copy()
             for offset, data in self.unsynced:
-                self.live = _perform(self.live, offset, data)
+                self.live.perform(offset, data)
 
 
 class MemoryDisk:
@@ -120,7 +180,7 @@ class MemoryDisk:
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         number, path = self._handles[handle]
         self._check("pread", path)
-        return bytes(self._files[number].live[offset : offset + length])
+        return self._files[number].live.read(offset, length)
 
     def pwritev(self, handle: int, parts: Sequence[Bytes], offset: int) -> int:
         number, path = self._handles[handle]
@@ -276,7 +336,7 @@ class MemoryDisk:
             if number is None:
                 after._place(path, None)
             else:
-                after._place(path, bytes(_survivors(self._files[number], rng, keep)))
+                after._place(path, _survivors(self._files[number], rng, keep))
         return after
 
     def process_died(self) -> None:
@@ -294,7 +354,7 @@ class MemoryDisk:
         for path in sorted(self._live, key=len):
             number = self._live[path]
             if path != "/":
-                after._place(path, None if number is None else bytes(self._files[number].live))
+                after._place(path, None if number is None else self._files[number].live.copy())
         return after
 
     def paths(self) -> list[str]:
@@ -306,15 +366,15 @@ class MemoryDisk:
         number = self._live[path]
         assert number is not None, path
         self._files[number].is_shown = True
-        return self._files[number].live
+        return self._files[number].live.hand_out()
 
     # -- operations
 
-    def _place(self, path: str, data: bytes | None) -> None:
-        if data is None:
+    def _place(self, path: str, content: _Content | None) -> None:
+        if content is None:
             self._live[path] = self._durable[path] = None
         else:
-            self._files.append(_File(bytearray(data), bytearray(data)))
+            self._files.append(_File(content, content.copy()))
             self._live[path] = self._durable[path] = len(self._files) - 1
 
     def _do(self, name: str, *arguments: object) -> None:
@@ -375,37 +435,13 @@ class MemoryDisk:
             raise OSError(errno.ENOSPC, "no space left on device")
 
 
-def _write(content: bytearray, offset: int, data: bytes) -> None:
-    end = len(content)
-    if offset == end:
-        content += data
-        return
-    if offset > end:
-        content.extend(bytes(offset - end))
-    content[offset : offset + len(data)] = data
-
-
-def _perform(content: bytearray, offset: int, data: bytes | None) -> bytearray:
-    """A write, or without data a truncation, in place but where nothing was there: zeros that
-    nobody has written take no memory then."""
-    if data is not None:
-        _write(content, offset, data)
-    elif not content:
-        return bytearray(offset)
-    elif offset < len(content):
-        del content[offset:]
-    else:
-        content.extend(bytes(offset - len(content)))
-    return content
-
-
-def _survivors(file: _File, rng: random.Random, keep: float) -> bytearray:
-    content = bytearray(file.synced)
+def _survivors(file: _File, rng: random.Random, keep: float) -> _Content:
+    content = file.synced.copy()
     for offset, data in file.unsynced:
         if rng.random() >= keep:
             continue
         if data is None or rng.random() < 0.5:
-            content = _perform(content, offset, data)
+            content.perform(offset, data)
         else:
-            _write(content, offset, data[: rng.randint(0, len(data))])
+            content.write(offset, data[: rng.randint(0, len(data))])
     return content

@@ -29,8 +29,6 @@ ROOM = 1 << 40
 DAMAGED_SUFFIXES = (".segment", ".offsets", ".terms", ".snapshot", ".wal")
 HEADER_BYTES = 64
 """Files are damaged after this."""
-PIECE_BYTES = 1 << 12
-"""Less than this is copied twice rather than through a view, which costs more."""
 FULL_RETRY_S = 0.1
 """How soon what a full disk refused is tried again."""
 
@@ -69,10 +67,7 @@ class SimDisk(MemoryDisk):
         number, path = self._handles[handle]
         if self._lives is not None or self._failing is not None:
             self._check("pread", path)
-        live = self._files[number].live
-        if length < PIECE_BYTES:
-            return bytes(live[offset : offset + length])
-        return bytes(memoryview(live)[offset : offset + length])
+        return self._files[number].live.read(offset, length)
 
     def fdatasync(self, handle: int) -> None:
         if self.lies:
@@ -138,15 +133,15 @@ class SimDisk(MemoryDisk):
         if path.endswith(".wal"):
             if spared:
                 return None
-            known = _known_synced(file.live, path)
+            known = _known_synced(file.live.whole(), path)
             if not known:
                 return None
             at = rng.choice(known)
-        damaged = rng.choice((bytes((file.live[at] ^ 1 << rng.randrange(8),)), bytes(16)))
+        flipped = file.live.read(at, 1)[0] ^ 1 << rng.randrange(8)
+        damaged = rng.choice((bytes((flipped,)), bytes(16)))
         self.is_wal_damaged = self.is_wal_damaged or path.endswith(".wal")
         for content in (file.live, file.synced):
-            end = min(len(content), at + len(damaged))
-            content[at:end] = damaged[: end - at]
+            content.write(at, damaged[: len(content) - at])
         return path
 
     def used_bytes(self) -> int:
@@ -377,10 +372,10 @@ def _open(
     return Store.open(disk, ROOT, config, random_u64=draw, set_aside=set_aside)
 
 
-def _known_synced(data: bytearray, path: str) -> list[int]:
+def _known_synced(data: bytes, path: str) -> list[int]:
     """Where the blocks of a file of the write-ahead log begin that later blocks know as synced."""
-    header = decode_header(bytes(data), path)
-    view, at, lsn = memoryview(bytes(data)), header.header_bytes, int(header.start_lsn)
+    header = decode_header(data, path)
+    view, at, lsn = memoryview(data), header.header_bytes, int(header.start_lsn)
     blocks: list[tuple[int, int]] = []
     synced = 0
     while (block := read_block(view, at, header.file_id, lsn)) is not None:

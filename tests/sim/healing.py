@@ -28,7 +28,8 @@ class Healing:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._asking: set[PartitionId] = set()
-        self._scrubbed = False
+        self._unread: set[PartitionId] | None = None
+        """What is still to be read once all is quiet; None before."""
 
     def start(self) -> None:
         self._process.time.call_later(LOOK_S, self._look)
@@ -37,19 +38,20 @@ class Healing:
     def is_done(self) -> bool:
         """Whether everything was read since the last fault, and nothing is damaged."""
         store = self._process.store
-        return self._scrubbed and not any(
+        return self._unread == set() and not any(
             store.partition_log(g).damaged for g in store.partition_ids()
         )
 
     def _look(self) -> None:
         store = self._process.store
-        if self._process.world.is_quiet and not self._scrubbed:
-            self._scrubbed = True
-            for partition_id in store.partition_ids():
-                if not self._process.is_held(
-                    partition_id
-                ):  # else its files are another's in a moment
-                    self._scrub(store.partition_log(partition_id))
+        if self._process.world.is_quiet and self._unread is None:
+            self._unread = set(store.partition_ids())
+        if self._unread is not None:
+            self._unread &= set(store.partition_ids())
+            held = [one for one in self._unread if self._process.is_held(one)]  # by a copy, maybe
+            for partition_id in sorted(self._unread.difference(held)):
+                self._scrub(store.partition_log(partition_id))
+            self._unread = set(held)
         for partition_id in store.partition_ids():
             if store.partition_log(partition_id).damaged is not None and not self._process.is_held(
                 partition_id

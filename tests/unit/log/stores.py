@@ -168,6 +168,10 @@ def checkpoint(store: Store) -> bool:
     return job is not None
 
 
+WHOLE = 1 << 20
+"""A bite of `everything` that is larger than any log of these tests."""
+
+
 def everything(log: PartitionLog, bite_bytes: int = 100) -> list[Entry]:
     """Every entry, read as a consumer does, in small bites."""
     entries: list[Entry] = []

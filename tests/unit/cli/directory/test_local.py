@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,16 @@ from goqueue import Queue
 from node.embedded import repair
 
 FIRST_SEGMENT = "0000000000000001.segment"
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    """The command silences them for its process, which is that of the tests here."""
+    loggers = [logging.getLogger(name) for name in ("log", "raft", "goqueue")]
+    before = [(list(logger.handlers), logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
 
 
 @pytest.fixture

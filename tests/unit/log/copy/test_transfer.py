@@ -24,6 +24,7 @@ from tests.unit.log.stores import (
     GROUP,
     OTHER,
     ROOT,
+    WHOLE,
     Died,
     append,
     checkpoint,
@@ -280,7 +281,7 @@ class Installing:
     def check(self, store: Store, operations: int) -> None:
         log = store.partition_log(GROUP)
         assert not log.quarantined, operations
-        found = frames(everything(log))
+        found = frames(everything(log, WHOLE))
         if found == self.old:
             assert operations < self.decided, operations
             return
@@ -289,7 +290,7 @@ class Installing:
         assert found[: len(theirs)] == theirs, operations
         assert log.latest_snapshot() == (60, STATE), operations
         assert log.first_index == self.first
-        assert frames(everything(store.partition_log(OTHER))) == frames(
+        assert frames(everything(store.partition_log(OTHER), WHOLE)) == frames(
             [entry(n) for n in (1, 2, 3)]
         )
 
@@ -313,7 +314,7 @@ def test_power_may_go_between_any_two_steps_of_an_install(
         flush(store)
         again = open_store(after.crash(rng, keep=0.0), seed=operations + 1).partition_log(GROUP)
         assert not again.quarantined
-        assert frames(everything(again)) == frames(everything(log))
+        assert frames(everything(again, WHOLE)) == frames(everything(log, WHOLE))
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5])

@@ -15,6 +15,7 @@ from tests.unit.log.stores import (
     GROUP,
     OTHER,
     SMALL,
+    WHOLE,
     append,
     checkpoint,
     entry,
@@ -27,7 +28,6 @@ from tests.unit.log.stores import (
 )
 
 CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300)
-WHOLE = 1 << 20
 
 
 class Workload:

@@ -273,6 +273,7 @@ def gate_of(config: AuthConfig, auth_service: AuthService) -> Authenticator:
         failures=Failures(time.monotonic),
         addresses=Addresses(config.trusted_proxies),
         sessions=auth_service.sessions if config.enabled else None,
+        browser_tokens=auth_service.browser_tokens if config.enabled else None,
     )
 
 

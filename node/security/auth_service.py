@@ -15,6 +15,7 @@ from node.config.auth import AuthConfig
 from node.metrics.doors import DoorMetrics
 from node.runtime.logger import get_logger
 from node.runtime.periodic import Periodic
+from node.security.browser_tokens import KeyBrowserTokens
 from node.security.key_admin import KeyAdmin
 from node.security.key_checks import KeyChecks
 from node.security.key_secrets import digest_of, read_token
@@ -68,6 +69,13 @@ class AuthService:
             cluster_secret,
             self.is_stale,
             self._end_session if cluster_secret else None,
+        )
+        self.browser_tokens = KeyBrowserTokens(
+            lambda: cluster.state.keys,
+            self.now_ms,
+            self.checks.digest,
+            cluster_secret,
+            self.is_stale,
         )
 
     def now_ms(self) -> int:

@@ -1,10 +1,5 @@
-"""Sessions of the console: proofs that a key was shown. Every node can check them, and none keeps
-any but those that were logged out of.
-
-A session names the key and its own end, under a code of authentication made with a secret of the
-cluster and the stored digest of the key's secret. So it holds on every node and after restarts, and
-ends with the secret: when it is rotated out, runs out, or its key is revoked. Nobody who has only a
-disk, or only the cluster's secret, can make one.
+"""Sessions of the console: proofs that a key was shown (`key_proofs`). No node keeps any but those
+that were logged out of.
 
 One that is logged out of is over on this node at once, and on the others as soon as they have
 applied a command of the cluster group (`coordinator.access.sessions`). Before that command's level
@@ -13,12 +8,8 @@ is finished it is over on this node only, until the process ends.
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
-import hmac
 import os
-import re
 from collections.abc import Awaitable, Callable
 
 from coordinator.access.api_keys import ApiKey, ApiKeys
@@ -27,16 +18,12 @@ from goqueue.wire.errors import Unauthenticated, Unavailable
 from log.levels import NotFinished
 from node.api.auth.principal import Principal
 from node.security.key_checks import principal_of
+from node.security.key_proofs import KeyProofs, code_of
 
 LIFE_S = 8 * 3600
 """A working day; then the key is shown again."""
 ENDED_HERE_MAX = 4096
 """Sessions that this node remembers by itself until the cluster group has them; the oldest go."""
-_SESSION = re.compile(
-    r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,62})\.(?P<ends>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})"
-    r"\.(?P<code>[A-Za-z0-9_-]{43})",
-    re.ASCII,
-)
 
 
 class KeySessions:
@@ -55,22 +42,17 @@ class KeySessions:
         self._tell = tell
         self._ended_here: dict[str, None] = {}
         self._keys = keys
-        self._now_ms = now_ms
-        self._digest_of = digest_of
         self._is_stale = is_stale
         self._root = cluster_secret or os.urandom(32)
+        label = b"goqueue console session"
+        self._proofs = KeyProofs(label, self._root, keys, now_ms, digest_of)
 
     @property
     def form_key(self) -> bytes:
-        return _code(self._root, b"goqueue console forms")
+        return code_of(self._root, b"goqueue console forms")
 
     def begin(self, token: str) -> tuple[str, int]:
-        digest = self._digest_of(token)
-        if digest is None:
-            raise Unauthenticated("this API key does not hold", reason="invalid")
-        ends_s = self._now_ms() // 1000 + LIFE_S
-        told = f"{token.partition('.')[0]}.{ends_s}.{_text(os.urandom(16))}"
-        return f"{told}.{self._sign(told, digest)}", LIFE_S
+        return self._proofs.make(token, LIFE_S), LIFE_S
 
     def principal(self, session: str) -> Principal:
         if self._is_stale():
@@ -101,25 +83,7 @@ class KeySessions:
 
     def _proven(self, session: str) -> tuple[ApiKey, EndSession]:
         """Whose it is, and what would end it. Raises Unauthenticated."""
-        found, now_ms = _SESSION.fullmatch(session), self._now_ms()
-        if found is None or int(found["ends"]) * 1000 <= now_ms:
+        proven = self._proofs.check(session)
+        if proven is None:
             raise Unauthenticated("the session is over: show the key again", reason="expired")
-        key = self._keys().by_id.get(found["id"])
-        told = session.rpartition(".")[0]
-        for secret in [] if key is None else key.live_secrets(now_ms):
-            if hmac.compare_digest(self._sign(told, secret.secret), found["code"]):
-                assert key is not None
-                return key, EndSession(key.id, found["nonce"], int(found["ends"]))
-        raise Unauthenticated("the session has ended with its key", reason="invalid")
-
-    def _sign(self, told: str, digest: SecretDigest) -> str:
-        made_with = _code(self._root, b"goqueue console session" + digest.salt + digest.digest)
-        return _text(_code(made_with, told.encode()))
-
-
-def _code(key: bytes, text: bytes) -> bytes:
-    return hmac.new(key, text, hashlib.sha256).digest()
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        return proven.key, EndSession(proven.key.id, proven.nonce, proven.ends_s)

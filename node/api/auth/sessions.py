@@ -1,4 +1,4 @@
-"""A visitor of the console who has shown an API key, as far as the front knows of it."""
+"""Whose API key was shown before, as far as the front knows of it."""
 
 from __future__ import annotations
 
@@ -28,4 +28,19 @@ class Sessions(Protocol):
 
     def principal(self, session: str) -> Principal:
         """Whose session it is. Raises Unauthenticated, or Unavailable where nobody can say."""
+        ...
+
+
+class BrowserTokens(Protocol):
+    """Who makes what a page opens streams and tails with, in place of a key. It is implemented by
+    `node.security.browser_tokens`."""
+
+    def make(self, token: str) -> tuple[str, int]:
+        """A browser token, and for how many seconds it opens something. The key's token was proved
+        right now. Raises Unauthenticated where it no longer holds."""
+        ...
+
+    def principal(self, browser_token: str, *, is_open: bool) -> Principal:
+        """Whose key it was made with; where what it opened is open, its own time does not matter.
+        Raises Unauthenticated, or Unavailable where nobody can say."""
         ...

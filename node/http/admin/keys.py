@@ -73,6 +73,13 @@ class NewKeyAnswer(KeyAnswer, omit_defaults=True, kw_only=True):
     key: str
 
 
+class BrowserTokenAnswer(Struct):
+    """`token` is for the query field `access_token` of a stream or a tail, for so long."""
+
+    token: str
+    expires_in_ms: int
+
+
 class KeysAnswer(Struct):
     keys: list[KeyAnswer]
     count: int
@@ -192,3 +199,8 @@ def _secret(view: SecretView) -> SecretAnswer:
 
 def _time(at_ms: int) -> str:
     return format_time(at_ms) if at_ms else ""
+
+
+async def browser_token(call: Call) -> web.Response:
+    token, life_s = call.shared.browser_token(call.request)
+    return answer(BrowserTokenAnswer(token, life_s * 1000), 201)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import parse_qs
 
 from aiohttp import web
 
 from node.api.auth.key_verifier import KeyVerifier
 from node.api.auth.principal import Principal
-from node.api.auth.sessions import Sessions
+from node.api.auth.sessions import BrowserTokens, Sessions
 from node.http.auth.addresses import Addresses
 from node.http.auth.admission import Admission
 from node.http.auth.failures import Failures
 from node.http.auth.policies import Policy
+
+FIELDS_MAX = 64
+NO_KEY_LIFE_S = 60
+FOR_BROWSERS = frozenset({"streamGroup", "tailTopic"})
+"""What a browser can open without a header of its choice."""
+BROWSER_TOKEN = "access_token"
+OPENED = web.RequestKey("opened", bool)
+"""A browser token was taken of this request: what it opened outlives it."""
 
 
 class Authenticator:
@@ -26,11 +35,13 @@ class Authenticator:
         failures: Failures | None = None,
         addresses: Addresses | None = None,
         sessions: Sessions | None = None,
+        browser_tokens: BrowserTokens | None = None,
     ) -> None:
         self.admission = Admission(key_verifier, failures)
         """The rule for keys, which other listeners ask, too."""
         self.addresses = addresses or Addresses()
         self.sessions = sessions
+        self.browser_tokens = browser_tokens
         self._anonymous = {"metrics"} if metrics_anonymous else set[str]()
 
     @property
@@ -47,8 +58,21 @@ class Authenticator:
         """
         if not self.is_locked or operation in self._anonymous:
             return None
-        policy = self.admission.policy(operation)
-        return await self.admit_to(request, policy, operation, params.get("topic"))
+        policy, topic = self.admission.policy(operation), params.get("topic")
+        browser_token = _browser_token_of(request) if operation in FOR_BROWSERS else ""
+        if self.browser_tokens is not None and browser_token:
+            principal = self.browser_tokens.principal(browser_token, is_open=OPENED in request)
+            self.allow(principal, policy, operation, topic)
+            request[OPENED] = True
+            return principal
+        return await self.admit_to(request, policy, operation, topic)
+
+    def browser_token(self, request: web.BaseRequest) -> tuple[str, int]:
+        """For the key that the request came with; where nobody is asked for a key, something that
+        nobody looks at, so that an application is the same there."""
+        if not self.is_locked or self.browser_tokens is None:
+            return "none", NO_KEY_LIFE_S
+        return self.browser_tokens.make(self._token(request))
 
     async def admit_to(
         self, request: web.BaseRequest, policy: Policy, what: str, topic: str | None
@@ -92,6 +116,20 @@ class Authenticator:
     def check_form(self, token: str) -> None:
         """Whether it may be a key at all. Raises Unauthenticated."""
         self.admission.check_form(token)
+
+
+def _browser_token_of(request: web.BaseRequest) -> str:
+    """The browser token in the query; a key in a header counts in its place."""
+    if tokens_of(request):
+        return ""
+    query = request.raw_path.partition("?")[2]
+    if BROWSER_TOKEN not in query:
+        return ""
+    try:
+        found = parse_qs(query, max_num_fields=FIELDS_MAX).get(BROWSER_TOKEN, [""])
+    except ValueError:
+        return ""  # too many fields, which who handles the request refuses
+    return found[0]
 
 
 def tokens_of(request: web.BaseRequest) -> set[str]:

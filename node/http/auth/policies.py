@@ -58,6 +58,7 @@ _SCHEDULE = Policy(PUBLISH, Reach.NAMED, ("{schedule}",))
 
 POLICIES: dict[str, Policy] = {
     "createTopic": Policy(ADMIN, Reach.NAMED, ("name",)),
+    "createBrowserToken": Policy(ANY_ROLE),
     "listTopics": Policy(ANY_ROLE, Reach.SEEN),
     "describeTopic": _LOOK_AT_TOPIC,
     "alterTopic": _CHANGE_TOPIC,

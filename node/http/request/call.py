@@ -154,6 +154,9 @@ class Shared:
     turn: OneTurn = field(default_factory=OneTurn)
     tails: Tails = field(init=False)
     streams: Streams = field(init=False)
+    browser_token: Callable[[web.BaseRequest], tuple[str, int]] = field(init=False)
+    """What a page may open streams and tails with, for the key of this request, and how many
+    seconds it may."""
 
 
 class Call:

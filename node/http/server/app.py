@@ -113,6 +113,7 @@ class HttpFront:
         self._csrf_guard = entrance.csrf_guard
         self._authenticator = entrance.authenticator
         self._shared.addresses = self._authenticator.addresses
+        self._shared.browser_token = self._authenticator.browser_token
         self._on_access = observers.on_access
         self._router = Router(ROUTES)
         self._console = Console(self._shared, self._authenticator) if console else None

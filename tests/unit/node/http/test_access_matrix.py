@@ -157,6 +157,7 @@ cancelReassignment      A---    every
 addPartitions           A---    topic
 getScalingStatus        APCR    topic
 readAudit               A---    every
+createBrowserToken      APCR    free
 createKey               A---    every
 listKeys                A---    every
 describeKey             A---    every

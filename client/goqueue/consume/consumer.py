@@ -403,7 +403,10 @@ class AsyncConsumer:
 
     async def _receive(self, intake: Intake | Streams) -> None:
         """A task of its own: where a part of it fails, TaskGroup of Python 3.11 leaves the task
-        that it is in marked as cancelled."""
+        that it is in marked as cancelled. Where closing began before this did, nothing may begin
+        that it does not know of: a heartbeat after the member has left would join it again."""
+        if self._is_closing:
+            return
         async with asyncio.TaskGroup() as work:
             self._heartbeats = work.create_task(self._session.run())
             work.create_task(self._bench.keep_leases())

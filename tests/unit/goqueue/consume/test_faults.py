@@ -445,3 +445,18 @@ async def test_a_reason_that_is_no_text_is_told_escaped(
 
     async with asyncio.timeout(30.0):
         assert (await message.nack("caf\udce9.txt")).state == "requeued"
+
+
+async def test_a_consumer_that_closes_as_it_starts_leaves_no_member_behind(
+    client: AsyncClient, broker: Faulty
+) -> None:
+    """A heartbeat that began after it had left was told of no such member, and joined again."""
+    await publish(client, 4)
+    for _ in range(5):
+        consumer = AsyncConsumer(client, "billing", "orders")
+        await consumer.start()
+        beats = broker.asked["heartbeat"]
+        await consumer.close()
+
+        assert broker.asked["heartbeat"] == beats, "nobody is a member any more"
+        assert (await client.admin.members("billing")).members == []

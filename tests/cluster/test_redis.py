@@ -16,7 +16,7 @@ from tests.cluster.processes import HOST, Cluster, eventually
 from tests.ports import free_ports
 
 STREAM, GROUP = "lines", "readers"
-LINES, BATCH = 1_000, 20
+LINES, BATCH = 1_000, 25
 DEADLINE_S = 120.0
 T = TypeVar("T")
 LINE = [line for line in Path(__file__).read_text().splitlines() if line.strip()]

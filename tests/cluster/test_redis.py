@@ -83,7 +83,9 @@ def test_redis_py_loses_nothing_while_leaders_are_killed(
             nodes.leader(STREAM).kill()
             killed += 1
         elif at in (3 * LINES // 8, 5 * LINES // 8):
-            next(node for node in nodes.nodes if not node.is_running()).start()
+            back = next(node for node in nodes.nodes if not node.is_running())
+            back.start()
+            eventually(f"{back.id} serves", back.is_up)
         some = [f"{n} {LINE[n % len(LINE)]}" for n in range(at, at + BATCH)]
         ids = clients.ask(lambda client, some=some: _published(client, some))
         assert len(ids) == BATCH

@@ -34,7 +34,7 @@ from node.factories import (
 from node.http.budget.memory import Budgets
 from node.http.server.app import HttpFront
 from node.kubernetes.pod import Pod, PodParts, pod_of
-from node.listeners_assembly import Doors, Listeners, doors_of
+from node.listeners_assembly import ClientPorts, Listeners, client_ports
 from node.metrics import Metrics
 from node.observe.cluster_metrics import ClusterFigures
 from node.observe.node_metrics import NodeFigures
@@ -382,8 +382,8 @@ def assemble(
     broker = broker_of(own, queue_base, parts, for_groups.signs)
     spans = spans_of(config)
     ports = ports_of(config, cluster, broker, base.metrics, base.rng, base.clock.wall_ms)
-    doors = doors_of(config, broker, base.metrics, spans, ports, base.budgets)
-    figures, pod = _figures(base, groups, doors, parts), _pod(base, groups, broker, begin_anew)
+    clients = client_ports(config, broker, base.metrics, spans, ports, base.budgets)
+    figures, pod = _figures(base, groups, clients, parts), _pod(base, groups, broker, begin_anew)
     runner = ScheduleRunner(cluster, broker.records)
     timed = TimedParts(replicas, for_groups.sessions, runner, base.flusher)
     services = ServiceStack(
@@ -417,11 +417,11 @@ def assemble(
             *([("pod", pod)] if pod else []),
             *stream_services(queue_base, broker),
             *ports.services,
-            *doors.services,
+            *clients.services,
         ],
         stop_timeout_s=STOP_PART_S,
     )
-    of_its_own = (services, doors.front, doors.listeners, groups.maintenance, status, broker)
+    of_its_own = (services, clients.front, clients.listeners, groups.maintenance, status, broker)
     return NodeAssembly(*of_its_own, base.raft, base.link, base.metrics, timed)
 
 
@@ -448,14 +448,14 @@ def _pod(
     return pod_of(base.config, parts)
 
 
-def _figures(base: _Base, groups: _Groups, doors: Doors, parts: QueueParts) -> NodeFigures:
+def _figures(base: _Base, groups: _Groups, clients: ClientPorts, parts: QueueParts) -> NodeFigures:
     node, status, metrics, taking_part = base.me.node, base.status, base.metrics, parts.taking_part
     is_short = status.in_sync.is_under_replicated
     return NodeFigures(
         ClusterFigures(node, groups.cluster, groups.replicas, groups.topology, base.store, metrics),
         ReplicaFigures(node, groups.replicas, metrics, is_short, taking_part.groups_in),
         link=base.link,
-        front=doors.front,
+        front=clients.front,
         status=status,
         clock_offset_ms=base.clocks.offset_ms,
         taking_part=taking_part,

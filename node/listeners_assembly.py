@@ -45,7 +45,7 @@ class Listeners:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class ClientPorts:
     """All that clients can reach."""
 
     front: HttpFront
@@ -56,14 +56,14 @@ class Doors:
         return [("listeners", self.listeners), ("http", self.front)]
 
 
-def doors_of(
+def client_ports(
     config: NodeConfig,
     broker: NodeBroker,
     metrics: Metrics,
     spans: OtelExport | None,
     ports: PortServices,
     budgets: Budgets,
-) -> Doors:
+) -> ClientPorts:
     """The front, and the listeners that are wanted: they share its budgets, its caps, and its rule
     for keys."""
     front = front_of(config, broker, metrics, spans, ports, budgets)
@@ -83,7 +83,7 @@ def doors_of(
     for name, wanted in config.listeners.each():
         host = wanted.host or config.http.host
         found[name] = _MAKERS[name](wanted, parts, tls, host)
-    return Doors(front, Listeners(found))
+    return ClientPorts(front, Listeners(found))
 
 
 def _redis(config: ListenerConfig, parts: ListenerParts, tls: Tls | None, host: str) -> Listener:

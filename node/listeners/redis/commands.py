@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.listeners.redis import connection, groups, lists, miniqueue, streams
+from node.listeners.redis import connection, groups, lists, miniqueue, pending, streams
 from node.listeners.redis.client import Client
 from node.listeners.redis.command import NO_KEY, Command
 from node.listeners.redis.miniqueue import wants
@@ -67,6 +67,7 @@ COMMANDS = {
         *connection.TABLE,
         *streams.TABLE,
         *groups.TABLE,
+        *pending.TABLE,
         *lists.TABLE,
         *miniqueue.TABLE,
         Command("COMMAND", command, "openapi", 0, 0),

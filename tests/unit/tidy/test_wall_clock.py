@@ -27,6 +27,7 @@ ALLOWED = {
     "tests/fuzz/raw.py:_send": "ends nothing: what awaits more of a broken request is let go",
     "tests/fuzz/duplex.py:_talk": "ends nothing: whom the node still listens to is let go",
     "tests/fuzz/frames.py:_talk": "ends nothing: whom the node still listens to is let go",
+    "tests/fuzz/resp.py:_talk": "ends nothing: whom the node still listens to is let go",
 }
 """Where a clock may be read for a difference, or a deadline is short, and why that is no judgement
 of the machine: it only adds to what takes at least so long."""

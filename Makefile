@@ -77,7 +77,7 @@ test-sim: setup-dev
 test-mutants: setup-dev
 	$(BIN)/python -m pytest tests/sim tests/plants -q -n 2
 
-## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, frames of streams, requests that expand, the OpenAPI document
+## fuzz          FUZZ (10) minutes of fuzzing: formats, raw HTTP, frames of streams, Redis' commands, requests that expand, the OpenAPI document
 fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ) --seed $(SEED)
 

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from goqueue.background import TaskSet
-from goqueue.wire.errors import Unavailable
+from goqueue.wire.errors import GoQueueError
+from node.http.auth.csrf_guard import CertificateRequired
 from node.http.connections.listener import Listener as Port
 from node.listeners.parts import ListenerParts, Tls
 from node.listeners.wire import Wire
@@ -23,7 +24,8 @@ class Connections:
     is no more, and the connection is closed once it returns. It raises nothing but ConnectionError
     and a cancellation, which is the node's: it stops.
 
-    `refused` says, in the protocol's words, why a client is not served.
+    `refused` says, in the protocol's words, why a client is not served: there are too many, or it
+    has shown no certificate where authorities are configured.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class Connections:
         protocol: str,
         parts: ListenerParts,
         serve: Callable[[Wire], Awaitable[None]],
-        refused: Callable[[Unavailable], bytes],
+        refused: Callable[[GoQueueError], bytes],
         tls: Tls | None = None,
     ) -> None:
         self._protocol = protocol
@@ -39,6 +41,7 @@ class Connections:
         self._serve = serve
         self._refused = refused
         self._open: set[Wire] = set()
+        self._needs_certificate = tls is not None and bool(tls.ca_file)
         context = None if tls is None else tls.context
         self._port = Port(self._make, parts.crowd, context, parts.limits)
         self._port_number = 0
@@ -96,6 +99,10 @@ class Connections:
         return Wire(parts.crowd, parts.budgets, self._begin, self._refused, self._left)
 
     def _begin(self, wire: Wire) -> None:
+        if self._needs_certificate and not wire.has_certificate:
+            wire.send(self._refused(CertificateRequired()))
+            wire.close()
+            return
         self._open.add(wire)
         self._parts.metrics.connected(self._protocol, len(self._open))
         self._serving.begin(self._served(wire), f"{self._protocol}-connection")

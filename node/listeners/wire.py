@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from goqueue.wire.errors import OverBudget, Unavailable
+from goqueue.wire.errors import GoQueueError, OverBudget, Unavailable
 from node.api.auth.hosts import bucket
 from node.http.budget.memory import Budgets, Held, Kind, Owner, owner_of
 from node.http.connections.crowd import Crowd
@@ -34,7 +34,7 @@ class Wire(asyncio.Protocol):
         crowd: Crowd,
         budgets: Budgets,
         serve: Callable[[Wire], None],
-        refused: Callable[[Unavailable], bytes],
+        refused: Callable[[GoQueueError], bytes],
         left: Callable[[Wire], None],
     ) -> None:
         self.address = ""
@@ -186,6 +186,11 @@ class Wire(asyncio.Protocol):
             return None
         found = self._transport.get_extra_info("ssl_object")
         return None if found is None else str(found.version())
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether its client has shown one, which TLS has checked then."""
+        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
 
     @property
     def alpn(self) -> str | None:

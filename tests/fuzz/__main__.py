@@ -1,7 +1,8 @@
-"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, and the OpenAPI document of a real
-node, for as long as is asked; and with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, Redis' commands and the OpenAPI
+document of a real node, for as long as is asked; and with what is small on the wire and large in
+memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,expanding,openapi]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,resp,expanding,openapi]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import duplex, expanding, formats, frames, raw
+from tests.fuzz import duplex, expanding, formats, frames, raw, resp
 from tests.fuzz.served import (
     GROWTH_BYTES_MAX,
     fuzz_openapi,
@@ -28,7 +29,7 @@ from tests.fuzz.served import (
     served_node,
 )
 
-PARTS = ("formats", "raw", "frames", "duplex", "expanding", "openapi")
+PARTS = ("formats", "raw", "frames", "duplex", "resp", "expanding", "openapi")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
 ROUND_CONNECTIONS = 500
 EXAMPLES_A_MINUTE = 4
@@ -50,9 +51,11 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "frames", "duplex", "openapi"} & set(parts):
+    if {"raw", "frames", "duplex", "resp", "openapi"} & set(parts):
         with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
+            if "resp" in parts:
+                defects += fuzz_resp(node, seconds, given.seed)
             if "raw" in parts:
                 defects += fuzz_raw(node, seconds, given.seed)
             if "frames" in parts:
@@ -99,6 +102,16 @@ def fuzz_frames(node: Node, seconds: float, seed: int) -> int:
         return asyncio.run(frames.fuzz(HOST, node.http_port, names, rng, ROUND_FRAMES))
 
     return fuzz_rounds(node, "frames", seconds, round_of)
+
+
+def fuzz_resp(node: Node, seconds: float, seed: int) -> int:
+    kept, rng = resp.samples("stream", "list", "readers"), random.Random(seed)
+    port = port_of(node, "redis")
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(resp.fuzz(HOST, port, kept, rng, ROUND_FRAMES))
+
+    return fuzz_rounds(node, "resp", seconds, round_of)
 
 
 def fuzz_duplex(node: Node, seconds: float, seed: int) -> int:

@@ -38,12 +38,17 @@ class OpenApiRun:
         return int(found[1]) if found else 0
 
 
+LISTENERS = ("redis", "h2")
+
+
 @contextmanager
 def served_node(folder: Path) -> Iterator[Node]:
-    """One node of the highest level that has two topics with messages, two groups and a
-    schedule."""
-    (port,) = free_ports(1)
-    settings = ["limits.longPoll=100ms", "listeners.h2.enabled=true", f"listeners.h2.port={port}"]
+    """One node of the highest level that speaks all protocols, and has two topics with messages,
+    two groups and a schedule."""
+    ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+    settings = ["limits.longPoll=100ms"]
+    for name, port in ports.items():
+        settings += [f"listeners.{name}.enabled=true", f"listeners.{name}.port={port}"]
     with Cluster(folder, 1, settings, auto_create=True) as cluster:
         node = cluster.start()[0]
         for topic in ("fuzzed", "other"):

@@ -11,7 +11,7 @@ import pytest
 from h2.errors import ErrorCodes
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import duplex, expanding, formats, frames, raw
+from tests.fuzz import duplex, expanding, formats, frames, raw, resp
 from tests.fuzz.served import (
     GROWTH_BYTES_MAX,
     fuzz_openapi,
@@ -87,6 +87,27 @@ def test_an_answer_that_is_no_frame_is_found() -> None:
     assert frames.judge(head + b"\x88\x02\x03\xf3", tally) == "failed"
     assert frames.judge(b"HTTP/1.1 500 x\r\n\r\n", tally)
     assert not frames.judge(head + b"\x88\x02\x03\xe8", tally)
+
+
+def test_broken_commands_are_answered_or_cut_off_and_the_node_serves_on(node: Node) -> None:
+    kept, port = resp.samples("stream", "list", "readers"), port_of(node, "redis")
+
+    tally = asyncio.run(resp.fuzz(HOST, port, kept, random.Random(1), 300))
+
+    assert tally.defects == []
+    assert tally.sent == sum(tally.statuses.values()) == 300
+    assert tally.statuses[resp.REPLIES] > 100 and tally.statuses[resp.ERRORS] > 20
+    assert node.is_ready()
+
+
+def test_an_answer_that_is_no_resp_is_found() -> None:
+    tally = raw.Tally()
+
+    assert resp.judge(b"+OK\r\nHTTP/1.1\r\n", tally)
+    assert resp.judge(b"-ERR internal error (internal)\r\n", tally)
+    assert resp.judge(b"$2\r\nabc\r\n", tally)
+    assert resp.judge(b"*x\r\n", tally)
+    assert not resp.judge(b"*1\r\n$2\r\nab\r\n-ERR no\r\n$5\r\na", tally)
 
 
 def test_broken_connections_of_http2_are_answered_or_ended_by_name(node: Node) -> None:

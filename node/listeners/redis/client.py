@@ -61,7 +61,8 @@ class Client:
     async def admit(self, operation: str, topic: str | None = None) -> None:
         """See `Requests.admit`."""
         await self.requests.admit(self.caller, operation, topic)
-        self.wire.is_known()
+        if self.caller.principal is not None or not self.requests.parts.admission.is_locked:
+            self.wire.is_known()
 
     def observed(self, name: str, operation: str, target: str = "", count: int = 1) -> Observed:
         """See `Requests.observed`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from goqueue.wire.errors import Unavailable
+from goqueue.wire.errors import GoQueueError
 from node.listeners.connections import Connections
 from node.listeners.parts import ListenerParts, Tls
 from node.listeners.redis.client import Client
@@ -40,5 +40,5 @@ class RedisListener:
         await Session(Client(next(self._numbers), wire, self._requests)).run()
 
 
-def _refused(error: Unavailable) -> bytes:
+def _refused(error: GoQueueError) -> bytes:
     return encoded(failure_of(error))

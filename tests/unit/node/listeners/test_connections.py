@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from goqueue.wire.errors import OverBudget, Unavailable
+from goqueue.wire.errors import GoQueueError, OverBudget
 from node.api.broker import Broker
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Bounds, Budgets, Kind
@@ -31,7 +31,7 @@ def parts_of(**bounds: Any) -> ListenerParts:
 
 @asynccontextmanager
 async def listening(parts: ListenerParts, serve: Serve) -> AsyncIterator[Connections]:
-    def refused(error: Unavailable) -> bytes:
+    def refused(error: GoQueueError) -> bytes:
         return b"no: " + error.message.encode()
 
     connections = Connections("test", parts, serve, refused)

@@ -147,6 +147,7 @@ async def test_without_a_key_there_is_little_to_ask_and_each_key_has_its_reach(
     async with listening(node, **parts) as listener:
         client = await Talker.to(listener.port)
         assert await client.ask("PING") == Status("pong")
+        assert len(listener._requests.parts.crowd.idle) == 1, "a ping proves nothing"
         for said in (["XADD", "mine.a", "*", "f", "v"], ["INFO"], ["XREAD", "STREAMS", "a", "0"]):
             assert (await client.ask(*said)).text.startswith("NOAUTH")
         assert (await client.ask("SUBSCRIBE", "mine.a")).text.startswith("NOAUTH")
@@ -155,6 +156,7 @@ async def test_without_a_key_there_is_little_to_ask_and_each_key_has_its_reach(
         assert (await client.ask("HELLO", "3")).text.startswith("NOAUTH")
 
         assert await client.ask("AUTH", "mine", "0123456789abcdef") == Status("OK")
+        assert len(listener._requests.parts.crowd.idle) == 0
         assert isinstance(await client.ask("XADD", "mine.a", "*", "f", "v"), bytes)
         assert (await client.ask("XADD", "yours", "*", "f", "v")).text.startswith("NOPERM")
         assert (await client.ask("XRANGE", "mine.a", "-", "+")).text.startswith("NOPERM")

@@ -196,8 +196,10 @@ def _wanted(exchange: Exchange) -> Wanted | GoQueueError:
         return error
 
 
-def _refused(error: Unavailable) -> bytes:
-    """What a client is told for whom there is no room: that its connection ends."""
+def _refused(error: GoQueueError) -> bytes:
+    """What a client is told that is not served: that its connection ends, and why."""
+    is_full = isinstance(error, Unavailable)
+    code = ErrorCodes.ENHANCE_YOUR_CALM if is_full else ErrorCodes.INADEQUATE_SECURITY
     frames = Multiplexer(H2Bounds())
-    frames.end(ErrorCodes.ENHANCE_YOUR_CALM, error.message)
+    frames.end(code, error.message)
     return frames.output()

@@ -54,16 +54,6 @@ _DACKS = re.compile(r"\(dackCount (\d{1,9})\)$", re.ASCII)
 log = logging.getLogger(__name__)
 
 
-class Line(msgspec.Struct, omit_defaults=True):
-    """What a subscriber is told, by miniqueue's names: a message, or an error."""
-
-    msg: str | None = None
-    """In base64."""
-    dackCount: int = 0
-    error: str = ""
-    code: str = ""
-
-
 class End(NamedTuple):
     """How a subscription ends. `returned`: what was not settled is as if it had not been delivered;
     else it is nacked."""
@@ -335,7 +325,7 @@ class Subscription:
             self._was_given = True
             self._given.append(_Given(message.receipt, dacks))
             self._came.set()
-            await self._say(Line(msg=text, dackCount=dacks))
+            await self._say({"msg": text, "dackCount": dacks} if dacks else {"msg": text})
             self._exchange.earn()
 
     async def _bear(self, error: GoQueueError) -> None:
@@ -352,9 +342,10 @@ class Subscription:
         await asyncio.sleep(pause_s)
 
     async def _tell(self, text: str, code: str) -> None:
-        await self._say(Line(error=text, code=code))
+        await self._say({"error": text, "code": code})
 
-    async def _say(self, line: Line) -> None:
+    async def _say(self, line: dict[str, object]) -> None:
+        """By miniqueue's names: a message in base64, or an error."""
         async with self._saying:
             await self._exchange.say(msgspec.json.encode(line) + b"\n")
 

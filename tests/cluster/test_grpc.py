@@ -98,13 +98,16 @@ class Reader:
         self.acked: Counter[tuple[int, int]] = Counter()
         self.unknown: set[tuple[int, int]] = set()
         """Whose ack was not answered."""
+        self.trouble = ""
+        """What its last stream ended with."""
         self.is_over = threading.Event()
 
     def run(self) -> None:
         while not self.is_over.is_set():
             try:
                 self._read()
-            except grpc.RpcError:
+            except grpc.RpcError as error:
+                self.trouble = str(error)
                 self._client.move()
 
     def _read(self) -> None:
@@ -133,6 +136,15 @@ class Reader:
         failed = {one.receipt_handle: one.error.details["outcome"] for one in told.failures}
         self.unknown.update(places[one] for one, how in failed.items() if how == "unknown")
         self.acked.update(place for one, place in places.items() if one not in failed)
+
+
+def story(readers: list[Reader], threads: list[threading.Thread]) -> str:
+    """How far they are."""
+    told = []
+    for reader, thread in zip(readers, threads, strict=True):
+        places = Counter(partition for partition, _ in dict(reader.values))
+        told.append(f"{dict(places)} read, alive {thread.is_alive()}, {reader.trouble}")
+    return f"all lines are read: {told}"
 
 
 def lines_of(folder: Path) -> list[bytes]:
@@ -185,7 +197,7 @@ def test_real_lines_are_stored_and_acked_once_while_leaders_are_killed(tmp_path:
                 places.update(dict(reader.values))
             return len(places) >= len(lines)
 
-        eventually("all lines are read", all_read, deadline_s=120)
+        eventually(lambda: story(readers, threads), all_read, deadline_s=180)
         for reader in readers:
             reader.is_over.set()
         for thread in threads:

@@ -1,9 +1,9 @@
 """`goqueue-cli dev`: a whole cluster of real processes on this machine, for development.
 
 Standard output gets two lines, when every node serves: `ready URL URL URL`, and `console URL`,
-where its pages are. Exits and errors of nodes go to standard error; nothing is restarted. A node
-that someone else starts again, by the `command` in DIR/cluster.json, is found by its pid file and
-stopped with the rest.
+where its pages are; then one for each other protocol: `redis HOST:PORT HOST:PORT HOST:PORT`. Exits
+and errors of nodes go to standard error; nothing is restarted. A node that someone else starts
+again, by the `command` in DIR/cluster.json, is found by its pid file and stopped with the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Annotated
 import typer
 
 from cli.local import processes
-from cli.local.layout import HOST, ClusterDirectory, DevNode, speaks_tls
+from cli.local.layout import HOST, ClusterDirectory, DevNode, listeners_missing, speaks_tls
 from cli.output.errors import EXIT_UNAVAILABLE, CliError
 from cli.output.terminal import note, warn, write
 from cli.run.options import finish
@@ -57,9 +57,9 @@ Data = Annotated[Path, typer.Option(help="The cluster's directory; reused when i
 def dev(nodes: Nodes = None, port: Port = 8080, data: Data = Path("data")) -> None:
     """Run a cluster of real processes on this machine, until Ctrl-C.
 
-    Prints `ready URL URL URL` when it serves, and where its console is. Topics are created on the
-    first publish. The data stays in the directory; pids and commands are in its cluster.json,
-    logs in node-N/node.log.
+    Prints `ready URL URL URL` when it serves, where its console is, and where it speaks other
+    protocols. Topics are created on the first publish. The data stays in the directory; pids and
+    commands are in its cluster.json, logs in node-N/node.log.
     """
     finish(lambda: run(data.resolve(), nodes, port))
 
@@ -74,6 +74,9 @@ def run(root: Path, count: int | None, port: int) -> None:
             if cluster.wait_until_ready(stop):
                 urls = " ".join(node.url for node in directory.nodes)
                 write(sys.stdout, f"ready {urls}\nconsole {directory.nodes[0].url}/ui\n")
+                write(sys.stdout, "".join(_listener_lines(directory.nodes)))
+                for name in listeners_missing():
+                    note(f"no {name} here: pip install 'goqueue-server[{name}]'")
             while not stop.asked:
                 cluster.watch()
                 time.sleep(POLL_S)
@@ -235,6 +238,12 @@ def serves(node: DevNode) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _listener_lines(nodes: list[DevNode]) -> Iterator[str]:
+    """One for each protocol beside HTTP: where each node speaks it."""
+    for name in nodes[0].listeners:
+        yield f"{name} {' '.join(node.listeners[name] for node in nodes)}\n"
 
 
 def _tail(log: Path) -> list[str]:

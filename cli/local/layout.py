@@ -1,6 +1,7 @@
 """The directory of a development cluster: who its nodes are, where they listen, what starts them.
 
-    DIR/cluster.json       {"nodes": [{"id", "pid", "url", "command", "peer"}]}, always whole
+    DIR/cluster.json       {"nodes": [{"id", "pid", "url", "command", "peer", "listeners"}]}, always
+                           whole; "listeners": addresses of protocols beside HTTP, by their names
     DIR/secret             the cluster secret, readable by its owner only
     DIR/lock               held by the `dev` that runs the cluster
     DIR/node-1/node.log    what the node says; node.pid: the process that serves it
@@ -20,7 +21,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,11 +44,18 @@ class DevNode:
     peer_port: int
     folder: Path
     command: list[str]
+    listener_ports: dict[str, int] = field(default_factory=dict[str, int])
+    """Of the protocols beside HTTP that this installation has, by name."""
     pid: int | None = None
 
     @property
     def url(self) -> str:
         return f"{'https' if speaks_tls() else 'http'}://{HOST}:{self.http_port}"
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """Where other protocols are spoken, by name."""
+        return {name: f"{HOST}:{port}" for name, port in self.listener_ports.items()}
 
     @property
     def log(self) -> Path:
@@ -131,6 +139,7 @@ class ClusterDirectory:
                 "url": node.url,
                 "command": node.command,
                 "peer": f"{HOST}:{node.peer_port}",
+                "listeners": node.listeners,
             }
             for node in self.nodes
         ]
@@ -163,6 +172,9 @@ class ClusterDirectory:
                 command += ["--peer", f"{other.id}={HOST}:{other.peer_port}"]
         command += ["--secret-file", str(self.secret_file), "--pid-file", str(node.pid_file)]
         command += ["--auto-create-topics", "--set", "cluster.autoFinish=true"]
+        for name, listens in node.listener_ports.items():
+            command += ["--set", f"listeners.{name}.enabled=true"]
+            command += ["--set", f"listeners.{name}.port={listens}"]
         return [*command, "--set", "logging.format=human"]
 
 
@@ -207,8 +219,39 @@ def _node(root: Path, number: int, port: int, known: list[dict[str, Any]]) -> De
     name = f"node-{number}"
     kept = [int(str(entry["peer"]).rpartition(":")[2]) for entry in known if entry["id"] == name]
     taken = {int(str(entry["peer"]).rpartition(":")[2]) for entry in known}
-    peer_port = kept[0] if kept and _is_free(kept[0]) else _free_peer_port(taken)
-    return DevNode(name, port + number - 1, peer_port, root / name, [])
+    for entry in known:
+        taken.update(_listener_ports(known, entry["id"]).values())
+    peer_port = kept[0] if kept and _is_free(kept[0]) else _free_port(taken)
+    known_ports, ports = _listener_ports(known, name), dict[str, int]()
+    for one in listeners_here():
+        before = known_ports.get(one, 0)
+        ports[one] = before if before and _is_free(before) else _free_port(taken)
+    return DevNode(name, port + number - 1, peer_port, root / name, [], ports)
+
+
+def _listener_ports(known: list[dict[str, Any]], node: str) -> dict[str, int]:
+    """As the directory has them: clients know them."""
+    return {
+        name: int(str(at).rpartition(":")[2])
+        for entry in known
+        if entry["id"] == node
+        for name, at in dict(entry.get("listeners", {})).items()
+    }
+
+
+def listeners_here() -> list[str]:
+    """Protocols beside HTTP whose extras are installed."""
+    # only here may the command line know the service, and only when asked to
+    from node.config.listeners import EXTRAS, is_installed
+
+    return [name for name in EXTRAS if is_installed(name)]
+
+
+def listeners_missing() -> list[str]:
+    """Protocols beside HTTP that `dev` starts without."""
+    from node.config.listeners import EXTRAS, is_installed
+
+    return [name for name in EXTRAS if not is_installed(name)]
 
 
 def _check_ports(port: int, count: int) -> None:
@@ -232,12 +275,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_peer_port(taken: set[int]) -> int:
+def _free_port(taken: set[int]) -> int:
     for port in _candidates():
         if port not in taken and _is_free(port):
             taken.add(port)
             return port
-    raise CliError(f"no free port for the peer link between {PEER_PORTS[0]} and {PEER_PORTS[-1]}")
+    raise CliError(f"no free port between {PEER_PORTS[0]} and {PEER_PORTS[-1]}")
 
 
 def _candidates() -> Iterator[int]:

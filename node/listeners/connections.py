@@ -103,6 +103,7 @@ class Connections:
     async def _served(self, wire: Wire) -> None:
         try:
             await self._serve(wire)
+            await wire.linger(self._parts.limits.lingering_s)
         except ConnectionError:
             wire.abort()
         finally:

@@ -62,6 +62,7 @@ class Wire(asyncio.Protocol):
         self._sent: Held | None = None
         self._overfull: OverBudget | None = None
         self._is_eof = False
+        self._is_dropping = False
         self._arrived: asyncio.Future[None] | None = None
         self._taken: list[asyncio.Future[None]] = []
         self._is_paused = False
@@ -137,6 +138,23 @@ class Wire(asyncio.Protocol):
         """What has arrived is still read, and nothing after it: as if the client had said all."""
         self._end()
 
+    async def linger(self, seconds: float) -> None:
+        """Nothing more is said, and what the client still sends is dropped for so long, so that it
+        gets to read what it was told: a socket that is closed with something unread is reset."""
+        transport = self._transport
+        if transport is None or self._done.done():
+            return
+        self._is_dropping = True
+        self._unread.clear()
+        if self._charged is not None:
+            self._charged.release()
+        if transport.can_write_eof():
+            transport.write_eof()
+        if self._is_paused:
+            self._is_paused = False
+            transport.resume_reading()
+        await asyncio.wait((self._done,), timeout=seconds)
+
     def close(self) -> None:
         """Once what was written is sent. Idempotent."""
         if self._transport is not None:
@@ -198,7 +216,7 @@ class Wire(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._overfull is not None or self._charged is None:
+        if self._overfull is not None or self._charged is None or self._is_dropping:
             return
         try:
             self._charged.grow(len(data))

@@ -17,7 +17,7 @@ from tests.cluster.processes import HOST, Cluster, Node, eventually
 from tests.cluster.test_real_lines import sample_files
 from tests.ports import free_ports
 
-LINES = int(os.environ.get("GOQUEUE_GRPC_LINES", "900"))
+LINES = int(os.environ.get("GOQUEUE_GRPC_LINES", "300"))
 KILLS = 3
 PARTITIONS = (1, 2, 3)
 """Partition 0 can't be named without a key."""

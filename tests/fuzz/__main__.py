@@ -1,7 +1,7 @@
-"""Fuzzes formats, raw HTTP, frames of streams, the OpenAPI document and calls of gRPC, of a real
-node, for as long as is asked; and with what is small on the wire and large in memory.
+"""Fuzzes formats, raw HTTP, frames of streams and of HTTP/2, the OpenAPI document and calls of gRPC
+of a real node, for as long as is asked; and with what is small on the wire and large in memory.
 
-python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,expanding,openapi,calls]
+python -m tests.fuzz --minutes 5 --seed 1 [--only formats,raw,frames,duplex,expanding,openapi,calls]
 
 Prints what was tried and what was found; the exit code is 1 where something was. The same seed
 makes the same inputs.
@@ -19,13 +19,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import calls, expanding, formats, frames, raw
-from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+from tests.fuzz import calls, duplex, expanding, formats, frames, raw
+from tests.fuzz.served import (
+    GROWTH_BYTES_MAX,
+    fuzz_openapi,
+    memory_bytes,
+    port_of,
+    served_node,
+)
 from tests.ports import free_ports
 
-PARTS = ("formats", "raw", "frames", "expanding", "openapi", "calls")
+PARTS = ("formats", "raw", "frames", "duplex", "expanding", "openapi", "calls")
 ROUND_INPUTS, ROUND_REQUESTS, ROUND_FRAMES, ROUND_EXPANDING = 2_000, 2_000, 500, 40
-ROUND_CALLS = 500
+ROUND_CONNECTIONS = ROUND_CALLS = 500
 EXAMPLES_A_MINUTE = 4
 
 
@@ -45,13 +51,15 @@ def main() -> int:
             before = memory_bytes(node)
             defects += fuzz_expanding(node, seconds, given.seed)
             defects += judge_memory(node, before, expanding.KEPT_BYTES_MAX)
-    if {"raw", "frames", "openapi"} & set(parts):
+    if {"raw", "frames", "duplex", "openapi"} & set(parts):
         with tempfile.TemporaryDirectory() as folder, served_node(Path(folder)) as node:
             before = memory_bytes(node)
             if "raw" in parts:
                 defects += fuzz_raw(node, seconds, given.seed)
             if "frames" in parts:
                 defects += fuzz_frames(node, seconds, given.seed)
+            if "duplex" in parts:
+                defects += fuzz_duplex(node, seconds, given.seed)
             if "openapi" in parts:
                 examples = max(1, round(seconds / 60 * EXAMPLES_A_MINUTE))
                 defects += fuzz_served(node, given.seed, examples)
@@ -109,6 +117,13 @@ def fuzz_calls(folder: Path, seconds: float, seed: int) -> int:
         before = memory_bytes(node)
         defects = fuzz_rounds(node, "calls", seconds, round_of)
         return defects + judge_memory(node, before)
+def fuzz_duplex(node: Node, seconds: float, seed: int) -> int:
+    port, rng = port_of(node, "h2"), random.Random(seed)
+
+    def round_of() -> raw.Tally:
+        return asyncio.run(duplex.fuzz(HOST, port, "fuzzed", rng, ROUND_CONNECTIONS))
+
+    return fuzz_rounds(node, "duplex", seconds, round_of)
 
 
 def fuzz_expanding(node: Node, seconds: float, seed: int) -> int:

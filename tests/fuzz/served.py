@@ -58,6 +58,13 @@ def served_node(folder: Path, *more: str) -> Iterator[Node]:
         yield node
 
 
+def port_of(node: Node, listener: str) -> int:
+    """Where it listens for another protocol."""
+    named = f"listeners.{listener}.port="
+    (port,) = (int(word.removeprefix(named)) for word in node.arguments if word.startswith(named))
+    return port
+
+
 def memory_bytes(node: Node) -> int:
     """The node's resident private memory."""
     assert node.process is not None

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from h2.errors import ErrorCodes
 
 from tests.cluster.processes import HOST, Node
-from tests.fuzz import expanding, formats, frames, raw
-from tests.fuzz.served import GROWTH_BYTES_MAX, fuzz_openapi, memory_bytes, served_node
+from tests.fuzz import duplex, expanding, formats, frames, raw
+from tests.fuzz.served import (
+    GROWTH_BYTES_MAX,
+    fuzz_openapi,
+    memory_bytes,
+    port_of,
+    served_node,
+)
 
 KNOWN = formats.formats()
 UNVERSIONED = "^/(?!v1/)"
@@ -80,6 +87,31 @@ def test_an_answer_that_is_no_frame_is_found() -> None:
     assert frames.judge(head + b"\x88\x02\x03\xf3", tally) == "failed"
     assert frames.judge(b"HTTP/1.1 500 x\r\n\r\n", tally)
     assert not frames.judge(head + b"\x88\x02\x03\xe8", tally)
+
+
+def test_broken_connections_of_http2_are_answered_or_ended_by_name(node: Node) -> None:
+    port = port_of(node, "h2")
+
+    tally = asyncio.run(duplex.fuzz(HOST, port, "fuzzed", random.Random(1), 200))
+
+    assert tally.defects == []
+    assert tally.sent == 200
+    assert all(
+        tally.statuses[code]
+        for code in (0, ErrorCodes.PROTOCOL_ERROR, ErrorCodes.ENHANCE_YOUR_CALM)
+    ), tally.statuses
+    assert node.is_ready()
+
+
+def test_an_answer_of_http2_that_is_none_is_found() -> None:
+    tally = raw.Tally()
+
+    assert duplex.judge(duplex.frame(5, b"pushed"), tally)
+    assert (
+        duplex.judge(duplex.frame(duplex.RST_STREAM, bytes([0, 0, 0, 2]), 0, 1), tally) == "failed"
+    )
+    assert duplex.judge(b"HTTP/1.1 500 x", tally)
+    assert not duplex.judge(duplex.frame(duplex.SETTINGS), tally)
 
 
 def test_requests_that_expand_take_little_memory_and_are_answered(tmp_path: Path) -> None:

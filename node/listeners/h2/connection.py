@@ -17,7 +17,7 @@ from node.http.budget.memory import Budgets, Kind, Owner
 from node.http.text.errors import RequestTimeout, encode_error
 from node.listeners.h2.bounds import H2Bounds
 from node.listeners.h2.exchange import Exchange
-from node.listeners.h2.guard import Broken
+from node.listeners.h2.frame_checks import Broken
 from node.listeners.h2.heads import Head, head_of
 from node.listeners.h2.multiplexer import (
     PREFACE,
@@ -48,7 +48,7 @@ class Wire(Protocol):
 
     async def drained(self) -> None: ...
 
-    def close(self) -> None: ...
+    def end_reading(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -147,7 +147,7 @@ class Connection:
         if self._exchanges:
             self._look_for_life(now_s)
         elif now_s - self._idle_since_s > self._limits.keepalive_s:
-            self._end(ErrorCodes.NO_ERROR, "nothing was asked for a while")
+            self._go("nothing was asked for a while")
 
     def begin_stop(self) -> None:
         """Answers that last end."""
@@ -159,7 +159,7 @@ class Connection:
         """Close once nothing is under way; what is asked from now on is not done. Idempotent."""
         self._is_leaving = True
         if not self._exchanges:
-            self._end(ErrorCodes.NO_ERROR, "this node stops")
+            self._go("this node stops")
 
     # as exchanges use it
 
@@ -280,7 +280,7 @@ class Connection:
             self._idle_since_s = self._loop.time()
             self._soon()
             if self._is_leaving and not self._exchanges:
-                self._end(ErrorCodes.NO_ERROR, "this node stops")
+                self._go("this node stops")
 
     def _arrives(self, exchange: Exchange, now_s: float) -> bool:
         """Whether a body comes fast enough, on average."""
@@ -304,13 +304,17 @@ class Connection:
             self._soon()
 
     def _end(self, code: int, text: str) -> None:
-        """The last that is said; nothing is read any more."""
+        """The last that is said; what is read next is the end."""
         if self._is_over:
             return
         self._frames.end(code, text)
         self._flush()
         self._is_over = True
-        self._wire.close()
+
+    def _go(self, text: str) -> None:
+        """The connection ends in order, whoever waits for what."""
+        self._end(ErrorCodes.NO_ERROR, text)
+        self._wire.end_reading()
 
     def _soon(self) -> None:
         """What is said in this turn of the loop goes together."""

@@ -14,8 +14,9 @@ from node.api.spans import TRACEPARENT, TRACESTATE, Carried
 from node.http.text.errors import HeadTooLarge
 
 PATH_BYTES_MAX = 4096
-GROUP = "miniqueue"
-"""Whose messages a subscriber gets who names no group: all such subscribers share them."""
+SUFFIX = ".miniqueue"
+"""A topic's name and this is the group of who names none: all such subscribers share its messages,
+those of Redis' protocol too."""
 CREDIT_MAX = 1_000
 FIELD_BYTES = 32
 """What a header counts beside its text: RFC 9113, 6.5.2."""
@@ -90,7 +91,7 @@ class Wanted:
 
     asks: Asks
     topic: str
-    group: str = GROUP
+    group: str = ""
     credit: int = 1
 
 
@@ -132,7 +133,7 @@ def wanted_of(head: Head) -> Wanted:
         if name not in known:
             raise BadRequest(f"unknown query field {name[:64]!r}")
     if asks is Asks.SUBSCRIBE:
-        return Wanted(asks, topic, _group(head.query), _credit(head.query))
+        return Wanted(asks, topic, _group(head.query, topic), _credit(head.query))
     return Wanted(asks, topic)
 
 
@@ -141,8 +142,8 @@ def _require(method: str, allowed: str) -> None:
         raise MethodNotAllowed(f"{method[:20]} is not allowed here", allow=[allowed])
 
 
-def _group(query: Mapping[str, str]) -> str:
-    group = query.get("group", GROUP)
+def _group(query: Mapping[str, str], topic: str) -> str:
+    group = query.get("group", topic + SUFFIX)
     if not is_name(group):
         raise BadName(f"bad group name {group[:64]!r}: names match [A-Za-z0-9][A-Za-z0-9._-]*")
     return group

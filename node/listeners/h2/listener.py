@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -53,6 +54,8 @@ class H2Listener:
         self._connections = Connections(PROTOCOL, parts, self._serve, _refused, own)
         self._open: set[Connection] = set()
         self._tasks = TaskSet("node", "h2_failed")
+        self._left = asyncio.Event()
+        """A connection was."""
         self._is_leaving = False
 
     @property
@@ -69,6 +72,11 @@ class H2Listener:
         self._is_leaving = True
         for connection in list(self._open):
             connection.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._parts.limits.drain_s / 2):
+                while self._open:
+                    self._left.clear()
+                    await self._left.wait()
         await self._connections.stop()
         await self._tasks.stop()
 
@@ -90,6 +98,7 @@ class H2Listener:
             await connection.run()
         finally:
             self._open.discard(connection)
+            self._left.set()
 
     async def _watch_stopping(self) -> None:
         await self._parts.stopping.wait()

@@ -1,6 +1,6 @@
 """The frames of one connection: bytes in, what they say out, and answers as bytes again.
 
-No socket and no clock: the `h2` library keeps the states of streams and the windows, `Guard` the
+No socket and no clock: the `h2` library keeps streams and windows, `FrameChecks` the
 bounds. Loop thread only.
 """
 
@@ -26,7 +26,7 @@ from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from node.listeners.h2.bounds import H2Bounds
-from node.listeners.h2.guard import Broken, Guard
+from node.listeners.h2.frame_checks import Broken, FrameChecks
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DEFAULT_WINDOW_BYTES = (1 << 16) - 1
@@ -87,7 +87,7 @@ class Multiplexer:
 
     def __init__(self, bounds: H2Bounds) -> None:
         self._bounds = bounds
-        self._guard = Guard(bounds)
+        self._checks = FrameChecks(bounds)
         self._preface = PREFACE
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
         self._h2.local_settings = Settings(
@@ -108,8 +108,8 @@ class Multiplexer:
 
     @property
     def partial_since_s(self) -> float:
-        """See `Guard`."""
-        return self._guard.partial_since_s
+        """See `FrameChecks`."""
+        return self._checks.partial_since_s
 
     def receive(self, data: bytes, now_s: float) -> list[Told]:
         """What the bytes say, in order. Raises Broken, once the client's end is among `output`."""
@@ -121,7 +121,7 @@ class Multiplexer:
             self._h2.receive_data(data[:size])
             data = data[size:]
         try:
-            self._guard.look(data, now_s)
+            self._checks.look(data, now_s)
             return list(self._told(self._h2.receive_data(data), now_s))
         except Broken as error:
             self.end(error.goaway, error.message)
@@ -136,7 +136,7 @@ class Multiplexer:
     def begin(self, stream: int, fields: Fields, *, is_last: bool = False) -> None:
         """The head of an answer; all of it where it is the last."""
         self._h2.send_headers(stream, fields, end_stream=is_last)
-        self._guard.earn(self._bounds.cheap_per_answer)
+        self._checks.earn(self._bounds.cheap_per_answer)
 
     def room(self, stream: int) -> int:
         """How many bytes the client takes of this answer now; less than 0 where it has taken back
@@ -147,11 +147,11 @@ class Multiplexer:
         """A piece of an answer: no more than there is room for, and than a frame may hold."""
         self._h2.send_data(stream, data, end_stream=is_last)
         if is_last or len(data) >= self._bounds.small_bytes:
-            self._guard.earn(self._bounds.cheap_per_answer)
+            self._checks.earn(self._bounds.cheap_per_answer)
 
     def earn(self) -> None:
         """Something small was answered as a whole, such as one message."""
-        self._guard.earn(self._bounds.cheap_per_answer)
+        self._checks.earn(self._bounds.cheap_per_answer)
 
     def took(self, stream: int, size: int) -> None:
         """So much of a body was read, and as much more may come."""
@@ -190,7 +190,7 @@ class Multiplexer:
                 yield Ended(event.stream_id)
             elif isinstance(event, StreamReset):
                 if not event.remote_reset:  # others were counted as frames
-                    self._guard.reset(now_s)
+                    self._checks.reset(now_s)
                 yield Gone(event.stream_id)
             elif isinstance(event, RemoteSettingsChanged):
                 self._keep_table_small()

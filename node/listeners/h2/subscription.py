@@ -24,14 +24,15 @@ import msgspec
 from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, ServerError, Unavailable
 from node.api.queue import QueuedMessage, Received, SettleRequest, SettleView
-from node.api.receive_budget import TAKING
 from node.api.spans import MESSAGES_MAX, Work
 from node.api.streams import Stream, is_over
 from node.http.budget.memory import Kind
+from node.http.request.long_poll import WAIT_BYTES
 from node.listeners.h2.commands import BadCommand, Command, Commands, Verb
 from node.listeners.h2.exchange import Exchange
 from node.listeners.h2.heads import OPERATIONS, Asks, Wanted
 from node.listeners.requests import Caller, Requests
+from node.listeners.waiting import room_for
 
 WAIT_S = 300.0
 """How long a receive waits: one that waits costs next to nothing."""
@@ -39,8 +40,6 @@ RECEIVE_BYTES_MAX = 256 << 10
 """Of values that are leased at once."""
 HELD_TIMES = 3
 """What a message holds while it is sent, in its own size: itself, and its line."""
-WAITING_BYTES = 4096
-"""What a subscriber holds that waits: its request, its tasks, who is to wake it."""
 RETRY_S = (0.25, 5.0)
 """Between what fails: the first pause, which doubles, and the longest."""
 SETTLE_S = 15.0
@@ -53,16 +52,6 @@ LAST_WORDS_S = 2.0
 _DACKS = re.compile(r"\(dackCount (\d{1,9})\)$", re.ASCII)
 
 log = logging.getLogger(__name__)
-
-
-class Line(msgspec.Struct, omit_defaults=True):
-    """What a subscriber is told, by miniqueue's names: a message, or an error."""
-
-    msg: str | None = None
-    """In base64."""
-    dackCount: int = 0
-    error: str = ""
-    code: str = ""
 
 
 class End(NamedTuple):
@@ -102,7 +91,7 @@ class Subscription:
         self._caller = caller
         self._stream = stream
         self._wanted = wanted
-        self._held = requests.hold(caller, Kind.POLLS, WAITING_BYTES)
+        self._held = requests.hold(caller, Kind.POLLS, WAIT_BYTES)
         self._given: deque[_Given] = deque()
         self._settling = 0
         """Messages whose settle has not been applied."""
@@ -292,12 +281,8 @@ class Subscription:
     async def _deliver(self, limit: int, bytes_max: int) -> None:
         """Raises OverBudget, and what `Stream.receive` does."""
         began_s, began_ns = time.monotonic(), time.time_ns()
-        with self._requests.hold(self._caller, Kind.ANSWERS) as held:
-            token = TAKING.set(_Room(held))
-            try:
-                found = await self._received(limit, min(bytes_max, RECEIVE_BYTES_MAX))
-            finally:
-                TAKING.reset(token)
+        with room_for(self._requests, self._caller) as held:
+            found = await self._received(limit, min(bytes_max, RECEIVE_BYTES_MAX))
             if not found:
                 return
             try:
@@ -340,7 +325,7 @@ class Subscription:
             self._was_given = True
             self._given.append(_Given(message.receipt, dacks))
             self._came.set()
-            await self._say(Line(msg=text, dackCount=dacks))
+            await self._say({"msg": text, "dackCount": dacks} if dacks else {"msg": text})
             self._exchange.earn()
 
     async def _bear(self, error: GoQueueError) -> None:
@@ -357,9 +342,10 @@ class Subscription:
         await asyncio.sleep(pause_s)
 
     async def _tell(self, text: str, code: str) -> None:
-        await self._say(Line(error=text, code=code))
+        await self._say({"error": text, "code": code})
 
-    async def _say(self, line: Line) -> None:
+    async def _say(self, line: dict[str, object]) -> None:
+        """By miniqueue's names: a message in base64, or an error."""
         async with self._saying:
             await self._exchange.say(msgspec.json.encode(line) + b"\n")
 
@@ -383,16 +369,14 @@ class Subscription:
     # private: the end
 
     async def _finish(self, end: End) -> None:
+        returned = end.returned
         try:
             await self._tasks.stop()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLED_S):
                     await self._settles.settled()
             await self._settles.stop()
-            returned = end.returned or await self._nacked()
-        except BaseException:
-            returned = end.returned
-            raise
+            returned = returned or await self._nacked()
         finally:
             await self._stream.end(returned=returned)
             self._held.release()
@@ -416,20 +400,6 @@ class Subscription:
         except (GoQueueError, TimeoutError):
             return False
         return all(isinstance(one, SettleView) or is_over(one) for one in ends)
-
-
-class _Room:
-    """Room for what is taken: a `Taking`."""
-
-    def __init__(self, held: Any) -> None:
-        self._held = held
-
-    async def begin(self, bytes_max: int) -> int:
-        self._held.resize(HELD_TIMES * bytes_max)
-        return bytes_max
-
-    def end(self) -> None:
-        self._held.release()
 
 
 def request_of(command: Command, given: _Given) -> SettleRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from node.api.broker import Broker
@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Subscription(Protocol):
     """See `node.listeners.redis.miniqueue`."""
 
-    async def heard(self, said: list[bytes]) -> Sequence[Reply]:
-        """What the client is answered."""
+    def heard(self, said: list[bytes]) -> AsyncIterator[Reply]:
+        """What the client is answered; what is there is sent before the next is waited for."""
         ...
 
     async def end(self) -> None:

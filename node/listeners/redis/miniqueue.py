@@ -7,9 +7,9 @@ message. The connection is the consumer: with its end the message goes back to t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 
-from goqueue.wire.errors import BadReceipt, GoQueueError
+from goqueue.wire.errors import GoQueueError, UnknownGroup
 from node.api.queue import QueuedMessage, SettleRequest
 from node.api.streams import Stream
 from node.listeners.redis import words
@@ -24,6 +24,8 @@ SUFFIX = ".miniqueue"
 DACK_S = 1
 """What miniqueue's own server always waits."""
 DACK_S_MAX = 12 * 3600
+FOR_EVER = {"max_attempts": 0}
+"""Settings of such a group where it is new: miniqueue has no dead letters."""
 INVALID_ACK = Failure("invalid ack command")
 INVALID = Failure("invalid command")
 
@@ -48,35 +50,42 @@ class TopicSubscription:
         self._message = found
         return found.value
 
-    async def heard(self, said: list[bytes]) -> Sequence[Reply]:
+    async def heard(self, said: list[bytes]) -> AsyncIterator[Reply]:
         """What the client is answered: of a word that is none, only that."""
         client, word = self._client, said[0].upper()
         if word == b"QUIT":
             client.is_leaving = True
-            return [OK]
+            yield OK
+            return
         request = self._request(word, said[1:])
         if isinstance(request, Failure):
             with client.observed("unknown", "health"):
-                return [request]
-        name = word.decode()
+                yield request
+            return
         try:
-            with client.observed(name, "settle", self._topic) as seen:
-                await client.admit("settle", self._topic)
-                (end,) = await self._stream.settle([request])
-                if isinstance(end, GoQueueError):
-                    raise end
-                self._message = None
-                seen.tell_span(request.action, self._topic, 1)
+            await self._settle(word.decode(), request)
         except GoQueueError as error:
-            if not isinstance(error, BadReceipt) and error.http_status not in (404, 409):
-                return [failure_of(error)]
-            self._message = None  # it is another's by now: the next one is due all the same
-            return [failure_of(error), await self.next()]
-        return [OK, await self.next()]
+            yield failure_of(error)
+            if error.http_status not in (404, 409):
+                return  # it may be said again
+        else:
+            yield OK
+        self._message = None  # where it was refused it is another's by now
+        yield await self.next()
 
     async def end(self) -> None:
         """What was not settled goes back to the front, as a failed attempt."""
         await self._stream.end(returned=self._client.is_stopping)
+
+    async def _settle(self, name: str, request: SettleRequest) -> None:
+        """Raises what the receipt's end is, where it is none."""
+        client = self._client
+        with client.observed(name, "settle", self._topic) as seen:
+            await client.admit("settle", self._topic)
+            (end,) = await self._stream.settle([request])
+            if isinstance(end, GoQueueError):
+                raise end
+            seen.tell_span(request.action, self._topic, 1)
 
     def _request(self, word: bytes, arguments: list[bytes]) -> SettleRequest | Failure:
         assert self._message is not None
@@ -116,8 +125,13 @@ async def subscribe(client: Client, arguments: list[bytes]) -> Reply:
     topic = words.topic(arguments[0])
     await client.admit("receive", topic)
     if not await partitions_of(client, topic):
-        await client.broker.topics.ensure_topic(topic)
-    stream = await client.broker.streams.open(words.group_of(topic, SUFFIX))
+        await client.broker.topics.ensure_topic(topic, 1)
+    group = words.group_of(topic, SUFFIX)
+    try:
+        await client.broker.groups.group(group, topic)
+    except UnknownGroup:
+        await client.broker.groups.put_group(group, FOR_EVER)
+    stream = await client.broker.streams.open(group)
     subscription = TopicSubscription(client, topic, stream)
     client.subscription = subscription
     return await subscription.next()

@@ -192,7 +192,7 @@ async def _partition(client: Client, entry: Entry, count: int) -> int | None:
     except UnknownTopic:
         if not entry.makes_topic:
             return None
-        await topics.ensure_topic(topic, 1 if entry.is_stream else None)
+        await topics.ensure_topic(topic, 1)  # so that it is in order
         partitions = topics.partition_count(topic)
     if entry.is_stream:
         if partitions != 1:

@@ -70,9 +70,9 @@ class Session:
             if client.is_leaving:
                 break
             if client.subscription is not None:
-                await self._flush()
-                for reply in await client.subscription.heard(said):
+                async for reply in client.subscription.heard(said):
                     self._put(reply)
+                    await self._flush()
                 continue
             try:
                 command, arguments = command_of(said)

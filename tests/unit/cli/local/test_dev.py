@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from cli.local.layout import listeners_here, listeners_missing
+
 ROOT = Path(__file__).resolve().parents[4]
 STUB = Path(__file__).with_name("stub_node.py")
 DEADLINE_S = 20.0
@@ -121,12 +123,18 @@ def test_it_tells_when_all_nodes_serve_and_where_the_console_is(
         + "\n"
     )
     assert dev.console() == f"console http://127.0.0.1:{port}/ui\n"
+    for name in listeners_here():
+        told = dev.console().split()
+        assert told == [name, *(node["listeners"][name] for node in dev.nodes())]
+        host, _, at = told[-1].rpartition(":")
+        with socket.create_connection((host, int(at)), 5):
+            pass
     pids = [node["pid"] for node in dev.nodes()]
     assert all(alive(pid) for pid in pids)
     assert stat.S_IMODE((dev.data / "secret").stat().st_mode) == 0o600
 
     assert dev.stop() == (0, "")
-    assert dev.errors.read_text() == ""
+    assert dev.errors.read_text().count("pip install 'goqueue-server[") == len(listeners_missing())
     assert not any(alive(pid) for pid in pids)
     assert [node["pid"] for node in dev.nodes()] == [None, None, None]
 
@@ -134,13 +142,17 @@ def test_it_tells_when_all_nodes_serve_and_where_the_console_is(
 def test_a_directory_keeps_its_ports_and_its_size(start: Callable[..., Dev]) -> None:
     first = start("--nodes", "3")
     first.ready()
-    before = [(node["id"], node["peer"], node["command"]) for node in first.nodes()]
+    before = [
+        (node["id"], node["peer"], node["listeners"], node["command"]) for node in first.nodes()
+    ]
     secret = (first.data / "secret").read_text()
     first.stop(signal.SIGINT)
 
     again = start()
     again.ready()
-    assert [(node["id"], node["peer"], node["command"]) for node in again.nodes()] == before
+    assert [
+        (node["id"], node["peer"], node["listeners"], node["command"]) for node in again.nodes()
+    ] == before
     assert (again.data / "secret").read_text() == secret
     again.stop()
 

@@ -178,3 +178,16 @@ async def test_the_sweep_cuts_a_request_that_is_overdue_and_who_takes_nothing() 
         assert connections.open == {fine}
         for writer in writers:
             writer.transport.abort()
+
+
+async def test_who_is_told_why_it_is_not_served_gets_to_read_that() -> None:
+    async def refuse(wire: Wire) -> None:
+        await wire.read()
+        await wire.write(b"no")
+
+    async with listening(parts_of(lingering_s=5.0), refuse) as connections:
+        reader, writer = await asyncio.open_connection(HOST, connections.port)
+        writer.write(bytes(8 * 2**20))
+        assert await reader.read() == b"no"
+        writer.close()
+        await eventually(lambda: not connections.open)

@@ -19,8 +19,8 @@ def head(method: str, path: str, *fields: tuple[str, str]) -> Head:
     [
         ("POST", "/publish/foo", Wanted(Asks.PUBLISH, "foo")),
         ("POST", "/publish/a-b.c_1", Wanted(Asks.PUBLISH, "a-b.c_1")),
-        ("POST", "/subscribe/foo", Wanted(Asks.SUBSCRIBE, "foo", "miniqueue", 1)),
-        ("POST", "/subscribe/f%6Fo?credit=9", Wanted(Asks.SUBSCRIBE, "foo", "miniqueue", 9)),
+        ("POST", "/subscribe/foo", Wanted(Asks.SUBSCRIBE, "foo", "foo.miniqueue", 1)),
+        ("POST", "/subscribe/f%6Fo?credit=9", Wanted(Asks.SUBSCRIBE, "foo", "foo.miniqueue", 9)),
         ("POST", "/subscribe/foo?group=g", Wanted(Asks.SUBSCRIBE, "foo", "g", 1)),
         ("DELETE", "/foo", Wanted(Asks.DELETE, "foo")),
         ("DELETE", "/publish", Wanted(Asks.DELETE, "publish")),
@@ -45,6 +45,7 @@ def test_what_is_asked(method: str, path: str, wanted: Wanted) -> None:
         ("POST", "/publish/" + "x" * 300, 400, "invalid_name"),
         ("POST", "/publish/" + "x" * 5000, 400, "bad_request"),
         ("POST", "/subscribe/foo?group=a/b", 400, "invalid_name"),
+        ("POST", "/subscribe/" + "x" * 245, 400, "invalid_name"),
         ("POST", "/subscribe/foo?credit=0", 400, "bad_request"),
         ("POST", f"/subscribe/foo?credit={CREDIT_MAX + 1}", 400, "bad_request"),
         ("POST", "/subscribe/foo?credit=x", 400, "bad_request"),

@@ -79,7 +79,7 @@ async def listening(
     **limits: Any,
 ) -> AsyncIterator[H2Listener]:
     """A listener of its own over a node's broker."""
-    chosen = HttpLimits(**{"stream_silence_s": FOR_EVER_S, **limits})
+    chosen = HttpLimits(**{"stream_silence_s": FOR_EVER_S, "drain_s": FOR_EVER_S, **limits})
     parts = ListenerParts(
         broker,
         limits=chosen,
@@ -122,7 +122,7 @@ async def test_keys_are_asked_for_as_over_http_and_looked_at_again() -> None:
         assert await refused(talker, "/publish/bar", b"", producer) == (403, "forbidden")
         assert (await talker.publish("foo", b"one", producer)).status == 201
 
-        answer = await talker.ask("POST", "/subscribe/foo?group=foos", consumer)
+        answer = await talker.ask("POST", "/subscribe/foo", consumer)
         await talker.say(answer, "INIT")
         assert await talker.message(answer) == ("one", 0)
         keys.revoked.add("consumer.0123456789abcdef")
@@ -241,7 +241,7 @@ async def test_many_messages_on_one_request_are_settled_once_each() -> None:
         await talker.ended(answer)
 
         assert sorted(seen) == list(range(count))
-        left = await node.broker.queue.peek("miniqueue", ["foo"], limit=10, partitions=None)
+        left = await node.broker.queue.peek("foo.miniqueue", ["foo"], limit=10, partitions=None)
         assert left == []
 
 

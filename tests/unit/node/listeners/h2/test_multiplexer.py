@@ -12,7 +12,7 @@ from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, Sett
 from h2.settings import SettingCodes
 
 from node.listeners.h2.bounds import H2Bounds
-from node.listeners.h2.guard import Broken, Flood
+from node.listeners.h2.frame_checks import Broken, Flood
 from node.listeners.h2.multiplexer import (
     PREFACE,
     Asked,

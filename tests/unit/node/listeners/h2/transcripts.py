@@ -24,6 +24,7 @@ from log.disk.memory import MemoryDisk
 from node.api.claims import NOBODY
 from node.assembly import NodeAssembly
 from node.http.budget.memory import Kind
+from node.listeners.h2.heads import SUFFIX
 from tests.one_node import Clock, TimedLoop, eventually
 from tests.unit.node.listeners.h2.talk import Answer, Talker, h2_node, port_of, talking
 
@@ -117,18 +118,25 @@ class Player:
     async def do_topics(self) -> list[str]:
         return [" ".join(self.node.broker.topics.list_topics()) or "none"]
 
-    async def do_peek(self, topic: str, group: str = "miniqueue") -> list[str]:
+    async def do_peek(self, topic: str, group: str = "") -> list[str]:
         """What would be received next, and after which failures."""
-        found = await self.node.broker.queue.peek(group, [topic], limit=10, partitions=None)
+        found = await self.node.broker.queue.peek(
+            group or topic + SUFFIX, [topic], limit=10, partitions=None
+        )
         return [
             f"{one.value.decode()} attempt {one.attempt}" + _after(one.reason) for one in found
         ] or ["nothing"]
 
-    async def do_receive(self, topic: str, group: str = "miniqueue") -> list[str]:
+    async def do_receive(self, topic: str, group: str = "") -> list[str]:
         """By another consumer of the group, who polls."""
         try:
             found = await self.node.broker.queue.receive(
-                group, [topic], claim=NOBODY, limit=10, wait_s=0, visibility_ms=None
+                group or topic + SUFFIX,
+                [topic],
+                claim=NOBODY,
+                limit=10,
+                wait_s=0,
+                visibility_ms=None,
             )
         except GoQueueError as error:
             return [error.code]

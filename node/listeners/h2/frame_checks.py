@@ -62,7 +62,7 @@ class Allowance:
         self._left = min(self._most, self._left + count)
 
 
-class Guard:
+class FrameChecks:
     """Of one connection, from after its preface on."""
 
     def __init__(self, bounds: H2Bounds) -> None:

@@ -1,0 +1,133 @@
+"""Settles that no leader answers, and what is in the way of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from goqueue.wire.errors import GoQueueError, NoQuorum, NotInFlight, ReceiptExpired
+from node.api.claims import NOBODY, Claim
+from node.api.queue import SettleRequest, SettleView
+from node.api.streams import Stream
+from node.broker.node import NodeBroker
+from node.listeners.h2 import subscription
+from node.listeners.h2.commands import Command, Verb
+from node.listeners.h2.subscription import _Given, dacks_of, request_of
+from tests.unit.node.listeners.h2.talk import h2_node, talking
+from tests.unit.node.listeners.h2.test_listener import listening
+
+
+class Faulty:
+    """A broker whose streams answer their settles, or their receives, with these errors first."""
+
+    def __init__(
+        self,
+        broker: NodeBroker,
+        settles: Sequence[GoQueueError] = (),
+        receives: Sequence[GoQueueError] = (),
+    ) -> None:
+        self._broker = broker
+        self.settles = list(settles)
+        self.receives = list(receives)
+        self.streams = self
+
+    async def open(self, group: str, **named: Any) -> Stream:
+        self._stream = await self._broker.streams.open(group, **named)
+        return cast(Stream, self)
+
+    async def settle(
+        self, requests: Sequence[SettleRequest], claim: Claim = NOBODY
+    ) -> Sequence[SettleView | GoQueueError]:
+        if self.settles:
+            error = self.settles.pop(0)
+            return [error] * len(requests)
+        return await self._stream.settle(requests, claim)
+
+    async def receive(self, topics: Sequence[str], **named: Any) -> Any:
+        if self.receives:
+            raise self.receives.pop(0)
+        return await self._stream.receive(topics, **named)
+
+    async def end(self, *, returned: bool) -> None:
+        await self._stream.end(returned=returned)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription, "RETRY_S", (0.0, 0.0))
+
+
+async def heard(faulty: Mapping[str, Sequence[GoQueueError]], said: Sequence[str]) -> list[Any]:
+    """Each line that a subscriber is told of two messages, that says these commands."""
+    async with h2_node() as node:
+        broker = cast(NodeBroker, Faulty(node.broker, **faulty))
+        async with listening(broker) as listener, talking(listener.port) as talker:
+            for value in (b"one", b"two"):
+                await talker.publish("foo", value)
+            answer = await talker.ask("POST", "/subscribe/foo")
+            await talker.say(answer, *said, is_last=True)
+            lines = []
+            while (line := await talker.line(answer)) is not None:
+                lines.append(line)
+            left = await node.broker.queue.peek("foo.miniqueue", ["foo"], limit=9, partitions=None)
+    return [*lines, [(one.value.decode(), one.attempt) for one in left]]
+
+
+ONE, TWO = {"msg": "b25l"}, {"msg": "dHdv"}
+
+
+async def test_a_settle_without_an_answer_is_repeated_and_then_the_next_one_comes() -> None:
+    found = await heard({"settles": [NoQuorum(), NoQuorum()]}, ["INIT", "ACK", "ACK"])
+
+    assert found == [ONE, TWO, []]
+
+
+async def test_a_settle_that_no_repeat_mends_ends_the_stream_and_the_message_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription, "SETTLE_S", -1.0)
+
+    first, error, left = await heard({"settles": [NoQuorum()]}, ["INIT", "ACK", "ACK"])
+
+    assert (first, error["code"]) == (ONE, "no_quorum")
+    assert [value for value, _ in left] == ["one", "two"]
+
+
+@pytest.mark.parametrize("error", [ReceiptExpired(), NotInFlight()])
+async def test_a_lease_that_is_over_is_told_and_the_next_message_comes(error: GoQueueError) -> None:
+    first, told, second, _ = await heard({"settles": [error]}, ["INIT", "ACK", "ACK"])
+
+    assert (first, second) == (ONE, TWO)
+    assert told["error"].startswith("error ACKing message: ") and told["code"] == error.code
+
+
+async def test_what_is_in_the_way_is_told_once_and_it_goes_on() -> None:
+    told, first, second, left = await heard(
+        {"receives": [NoQuorum(), NoQuorum()]}, ["INIT", "ACK", "ACK"]
+    )
+
+    assert told["error"].startswith("error getting next value for consumer: ")
+    assert (first, second, left) == (ONE, TWO, [])
+
+
+def test_a_failed_attempt_keeps_how_often_there_was_a_dack() -> None:
+    given = _Given("r", 0)
+    reasons = []
+    for verb, delay_s in ((Verb.DACK, 3), (Verb.NACK, 0), (Verb.DACK, 6), (Verb.BACK, 0)):
+        request = request_of(Command(verb, delay_s), given)
+        given = _Given("r", dacks_of(request.reason))
+        reasons.append((request.reason, request.delay_ms, request.to_back))
+
+    assert reasons == [
+        ("DACK (dackCount 1)", 3000, False),
+        ("NACK (dackCount 1)", 0, False),
+        ("DACK (dackCount 2)", 6000, False),
+        ("BACK (dackCount 2)", 0, True),
+    ]
+    assert dacks_of("consumer lost") == dacks_of("") == 0
+    assert request_of(Command(Verb.ACK), given) == SettleRequest("r", "ack")

@@ -1,0 +1,152 @@
+"""Commands out of bytes: whole ones only, however they arrive, and nothing on a client's word."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+
+from node.listeners.redis.scan import (
+    ARGUMENTS_MAX,
+    COMMANDS_AT_ONCE,
+    INLINE_BYTES_MAX,
+    ProtocolError,
+    Scanner,
+)
+from tests.unit.node.listeners.redis.resp import command
+
+BYTES_MAX = 1 << 16
+
+
+def taken(*pieces: bytes, bytes_max: int = BYTES_MAX) -> list[list[bytes]]:
+    """All commands of what arrives in these pieces."""
+    scanner, found = Scanner(bytes_max), list[list[bytes]]()
+    for piece in pieces:
+        scanner.feed(piece)
+        while some := scanner.commands():
+            found += some
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_commands_are_the_same_in_whatever_pieces_they_arrive(step: int) -> None:
+    said = [[b"XADD", b"s", b"*", b"f", b"\r\n*1\r\n$4\r\nQUIT\r\n"], [b"PING"], [b""], [b"a", b""]]
+    data = b"".join(command(*words) for words in said) + b"set  x 'y z'\r\n\r\n*0\r\nget x\n"
+    pieces = [data[at : at + step] for at in range(0, len(data), step)]
+
+    assert taken(*pieces) == [*said, [b"set", b"x", b"y z"], [b"get", b"x"]]
+
+
+def test_what_is_not_whole_is_kept_and_nothing_else() -> None:
+    scanner = Scanner(BYTES_MAX)
+    scanner.feed(command("PING") + command("ECHO", "hello")[:-4])
+
+    assert scanner.commands() == [[b"PING"]]
+    assert scanner.commands() == []
+    assert scanner.size == len(command("ECHO", "hello")) - 4
+
+
+def test_a_pipeline_comes_in_parts() -> None:
+    scanner = Scanner(BYTES_MAX)
+    scanner.feed(command("PING") * (COMMANDS_AT_ONCE + 5))
+
+    assert [len(scanner.commands()) for _ in range(3)] == [COMMANDS_AT_ONCE, 5, 0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        (b"*100000000\r\n", "invalid multibulk length"),
+        (b"*%d\r\n" % (ARGUMENTS_MAX + 1), "invalid multibulk length"),
+        (b"*99999999999999999999", "invalid multibulk length"),
+        (b"*1x\r\n", "invalid multibulk length"),
+        (b"*1\r\n*1\r\n$1\r\nx\r\n", "expected '$', got '*'"),
+        (b"*1\r\n:1\r\n", "expected '$', got ':'"),
+        (b"*1\r\n\x00", "expected '$', got byte 0"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$2000000000\r\n", "invalid bulk length"),
+        (b"*1\r\n$1\r\nabc", "a bulk string does not end where its length says"),
+        (b"*3\r\n" + b"$30000\r\n%b\r\n" % bytes(30000) * 2 + b"$30000\r\n", "a command over"),
+        (b"x" * (INLINE_BYTES_MAX + 1), "too big inline request"),
+        (b'get "x\r\n', "unbalanced quotes"),
+        (b"get 'x'y\r\n", "unbalanced quotes"),
+    ],
+)
+def test_what_is_no_command_is_refused_by_name(sent: bytes, problem: str) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        taken(sent)
+    assert problem in str(refused.value)
+
+
+def test_commands_before_what_is_none_are_taken_first() -> None:
+    scanner = Scanner(BYTES_MAX)
+    scanner.feed(command("PING") + b"*x\r\n")
+
+    assert scanner.commands() == [[b"PING"]]
+    with pytest.raises(ProtocolError):
+        scanner.commands()
+
+
+def test_a_count_or_length_reserves_nothing() -> None:
+    """hiredis alone takes 770 MiB for the first of these."""
+    tracemalloc.start()
+    try:
+        for declared in (
+            b"*100000000\r\n",
+            b"*16384\r\n",
+            b"*1\r\n$65000\r\n",
+            b"*1\r\n$999999999",
+        ):
+            scanner = Scanner(BYTES_MAX)
+            scanner.feed(declared)
+            try:
+                assert scanner.commands() == []
+            except ProtocolError:
+                continue
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_a_command_that_arrives_byte_by_byte_is_looked_at_once() -> None:
+    """Many arguments in small pieces: what was sound is not scanned again."""
+    words = [b"x" * 10] * 2000
+    data = command(*words)
+
+    scanner, found = Scanner(1 << 20), list[list[bytes]]()
+    for at in range(0, len(data), 50):
+        scanner.feed(data[at : at + 50])
+        before = scanner._partial.at
+        found = scanner.commands()
+        assert found or scanner._partial.at >= before
+    assert found == [words]
+
+
+def test_any_bytes_are_commands_or_refused() -> None:
+    rng = random.Random(1)
+    signs = [
+        b"*",
+        b"$",
+        b"\r\n",
+        b"1",
+        b"3",
+        b"-",
+        b"PING",
+        b'"',
+        b"'",
+        b"\\x",
+        b" ",
+        b"\x00",
+        b"9",
+    ]
+    for _ in range(2000):
+        scanner = Scanner(BYTES_MAX)
+        for _ in range(rng.randrange(1, 4)):
+            scanner.feed(b"".join(rng.choices(signs, k=rng.randrange(1, 30))))
+            try:
+                while scanner.commands():
+                    pass
+            except ProtocolError:
+                break

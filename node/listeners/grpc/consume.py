@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from goqueue.background import TaskSet
 from goqueue.wire.errors import BadRequest, Unavailable, UnknownPartition, UnknownTopic
@@ -16,16 +17,23 @@ from goqueue.wire.ids import OFFSET_MAX, validate_topic_name
 from goqueue.wire.types import Offset
 from node.api.records import Slice
 from node.http.budget.memory import Kind
+from node.http.budget.slices import SLICE_BYTES, in_thread
 from node.listeners.grpc.call import Rpc
 from node.listeners.grpc.limits import KIB, GrpcLimits
-from node.listeners.grpc.messages import in_answers, read_messages
+from node.listeners.grpc.messages import (
+    Parsed,
+    in_answers,
+    parsed,
+    plain_bytes,
+    read_messages,
+)
 from node.listeners.grpc.names import InvalidPartition
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 from node.listeners.grpc.rows import now_ms
 from node.listeners.grpc.times import duration_ms, put_time, time_ms
 
-PAGE_TIMES = 3
-"""What a page holds while it is made, in its own size: as it is stored, as rows, and as told."""
+PAGE_TIMES = 2
+"""What a page holds while it is made, in its own size: stored and plain, as rows and as told."""
 WAITING_BYTES_MAX = 64 * KIB
 """Of what a read gets that had to wait: nothing is held for it meanwhile, so it is little."""
 
@@ -100,15 +108,17 @@ class _Following:
     async def _step(self, partition: int, offset: Offset) -> Offset:
         """What is there, or what comes within a while; where reading goes on."""
         page, wait_s = self._page, self._rpc.limits.wait_s
-        with await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * page.bytes):
+        with await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * page.bytes) as held:
             found = await self._read(partition, offset, page.bytes, 0.0)
             if found.batches:
-                return await self._give(partition, offset, found)
+                batches = parsed(found)
+                held.resize(PAGE_TIMES * plain_bytes(batches))
+                return await self._give(partition, offset, found, batches)
         bytes_max = min(page.bytes, WAITING_BYTES_MAX)
         found = await self._read(partition, offset, bytes_max, wait_s)
-        size = sum(len(stored.batch) for stored in found.batches)
-        with await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * size):
-            return await self._give(partition, offset, found)
+        batches = parsed(found)
+        with await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * plain_bytes(batches)):
+            return await self._give(partition, offset, found, batches)
 
     async def _read(self, partition: int, offset: Offset, bytes_max: int, wait_s: float) -> Slice:
         return await self._rpc.broker.records.read(
@@ -120,10 +130,12 @@ class _Following:
             wait_s=wait_s,
         )
 
-    async def _give(self, partition: int, offset: Offset, found: Slice) -> Offset:
-        messages, following = read_messages(
-            self._topic, partition, found, offset, self._page.messages
+    async def _give(self, partition: int, offset: Offset, found: Slice, batches: Parsed) -> Offset:
+        make = partial(
+            read_messages, self._topic, partition, found, batches, offset, self._page.messages
         )
+        is_long = plain_bytes(batches) > SLICE_BYTES
+        messages, following = await in_thread(make) if is_long else make()
         for run in in_answers(messages, self._page.bytes):
             batch = pb.MessageBatch(messages=run, high_watermark=found.end_offset)
             await self._say(pb.ConsumeResponse(messages=batch))

@@ -16,6 +16,8 @@ BASE64_HEADERS = "goqueue-base64-headers"
 """Names the headers whose values are no text, and so are shown in base64. It is never stored."""
 _TRACE_ID = slice(3, 35)
 
+Parsed = list[tuple[StoredBatch, RecordBatch]]
+
 
 def queued(message: QueuedMessage) -> pb.Message:
     """With its receipt."""
@@ -37,19 +39,29 @@ def queued(message: QueuedMessage) -> pb.Message:
 
 
 def read_messages(
-    topic: str, partition: int, found: Slice, offset: int, limit: int
+    topic: str, partition: int, found: Slice, batches: Parsed, offset: int, limit: int
 ) -> tuple[list[pb.Message], int]:
-    """The first `limit` of them from the offset on, and where reading goes on. Raises Corrupt or
-    BatchError for damage that nobody has noticed before."""
+    """The first `limit` of them from the offset on, and where reading goes on. Raises BatchError,
+    as `parsed` does."""
     told: list[pb.Message] = []
     following = max(offset, found.next_offset)
     start = max(offset, found.log_start)
-    for stored in found.batches:
-        for at, record in _rows(stored, start):
+    for stored, batch in batches:
+        for at, record in _rows(stored, batch, start):
             if len(told) == limit:
                 return told, at
             told.append(_read(topic, partition, at, record, stored.time_ms))
     return told, following
+
+
+def parsed(found: Slice) -> Parsed:
+    """Its batches, each parsed. Raises BatchError for damage that nobody has noticed before."""
+    return [(stored, RecordBatch.parse(stored.batch)) for stored in found.batches]
+
+
+def plain_bytes(batches: Parsed) -> int:
+    """What they come to, stored and decompressed together."""
+    return sum(len(batch.buffer) + batch.header.values_plain_bytes for _, batch in batches)
 
 
 def in_answers(messages: Sequence[pb.Message], bytes_max: int) -> Iterator[list[pb.Message]]:
@@ -66,8 +78,7 @@ def in_answers(messages: Sequence[pb.Message], bytes_max: int) -> Iterator[list[
         yield run
 
 
-def _rows(stored: StoredBatch, start: int) -> Iterator[tuple[int, Record]]:
-    batch = RecordBatch.parse(stored.batch)
+def _rows(stored: StoredBatch, batch: RecordBatch, start: int) -> Iterator[tuple[int, Record]]:
     first = max(0, start - stored.base_offset)
     if first >= batch.count:
         return

@@ -155,7 +155,7 @@ class _Subscription:
         troubles = 0
         while True:
             try:
-                with _taking(self._rpc, self._page.bytes):
+                with _taking(self._rpc, self._page.bytes) as room:
                     found = await self._rpc.broker.polls.poll(
                         self._group,
                         self._joined.member,
@@ -164,6 +164,7 @@ class _Subscription:
                         wait_s=self._rpc.limits.wait_s,
                     )
                     if found:
+                        room.keep(sum(len(message.value) for message in found))
                         await self._give(found)
                 troubles, self._told_code = 0, ""
             except GoQueueError as error:
@@ -235,6 +236,11 @@ class _Room:
         self._held = await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * wanted)
         return wanted
 
+    def keep(self, size: int) -> None:
+        """So much is there: what it holds besides is given back."""
+        if self._held is not None and PAGE_TIMES * size < self._held.size:
+            self._held.resize(PAGE_TIMES * size)
+
     def end(self) -> None:
         if self._held is not None:
             self._held.release()
@@ -242,12 +248,12 @@ class _Room:
 
 
 @contextmanager
-def _taking(rpc: Rpc, bytes_max: int) -> Iterator[None]:
+def _taking(rpc: Rpc, bytes_max: int) -> Iterator[_Room]:
     """Whatever is taken inside is charged, from before it is leased until this ends."""
     room = _Room(rpc, bytes_max)
     token = TAKING.set(room)
     try:
-        yield
+        yield room
     finally:
         TAKING.reset(token)
         room.end()

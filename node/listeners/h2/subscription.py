@@ -36,6 +36,9 @@ from node.listeners.waiting import room_for
 
 WAIT_S = 300.0
 """How long a receive waits: one that waits costs next to nothing."""
+FREE_PART = 4
+"""Of a credit: so much of it is free before more is leased, so that a receive that brings one
+message does not follow each ack. Who has the rest of it has work."""
 RECEIVE_BYTES_MAX = 256 << 10
 """Of values that are leased at once."""
 HELD_TIMES = 3
@@ -268,7 +271,7 @@ class Subscription:
                 self.over(DONE)
                 return
             left = self._wanted.credit - len(self._given) - self._settling
-            if not self._is_begun or left <= 0:
+            if not self._is_begun or left < max(1, self._wanted.credit // FREE_PART):
                 await self._changed.wait()
                 continue
             room_bytes = await self._exchange.room()

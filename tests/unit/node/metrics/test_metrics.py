@@ -21,7 +21,7 @@ from node.metrics.family import Counter, Distribution, Family, Gauge, Histogram,
 NODE = Path(node.__path__[0])
 AREAS = (
     *("broker", "queue", "consumer", "cluster", "storage", "archive"),
-    *("kubernetes", "http", "process", "doors", "tail", "stream"),
+    *("kubernetes", "http", "process", "doors", "tail", "stream", "listeners"),
 )
 
 

@@ -133,7 +133,7 @@ async def test_rotated_certificate_serves_the_next_connection_and_cuts_none(open
         assert await door.served() == der(fresh)
         async with session.get(f"{door.url}/livez", ssl=trust) as kept:
             assert kept.status == 200, "the connection from before goes on"
-    assert door.front.connections == 1
+        assert door.front.connections == 1
     assert round(door.days_left()) == 90
     assert door.reloads("taken") == 1
 

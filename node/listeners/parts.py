@@ -15,6 +15,7 @@ from node.http.budget.limits import HttpLimits
 from node.http.budget.lines import Lines
 from node.http.budget.memory import Budgets
 from node.http.connections.crowd import Crowd
+from node.http.request.turn import OneTurn
 
 
 class ListenerMetrics(Protocol):
@@ -73,6 +74,8 @@ class ListenerParts:
     on_access: OnAccess | None = None
     lines: Lines = field(default_factory=Lines)
     """Of those who wait for room in a budget."""
+    turn: OneTurn = field(default_factory=OneTurn)
+    """What several connections store in one turn of the loop goes together."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the node is about to stop: waits for messages end then."""
 

@@ -35,6 +35,7 @@ class RedisListener:
 
     async def stop(self) -> None:
         await self._connections.stop()
+        await self._requests.parts.turn.stop()
 
     async def _serve(self, wire: Wire) -> None:
         await Session(Client(next(self._numbers), wire, self._requests)).run()

@@ -221,23 +221,59 @@ async def _append(client: Client, topic: str, partition: int, entries: list[Entr
             rows.append(row)
     if not rows:
         return ends
-    stored = await _append_rows(client, topic, partition, [entries[row] for row in rows])
+    fitting = [entries[row] for row in rows]
+    size = sum(entry.size for entry in fitting)
+
+    async def append(parts: Sequence[list[Entry]]) -> list[EntryId | GoQueueError]:
+        return await _append_parts(client, topic, partition, parts)
+
+    line = (topic, partition, client.caller.owner.holder)
+    turn = client.requests.parts.turn
+    first = await turn.join(line, fitting, append, items=len(fitting), size_bytes=size)
     for number, row in enumerate(rows):
-        ends[row] = EntryId(stored.time_ms, stored.base_offset + number)
+        if isinstance(first, GoQueueError):
+            ends[row] = first
+        else:
+            ends[row] = EntryId(first.time_ms, first.offset + number)
     return ends
 
 
-async def _append_rows(
-    client: Client, topic: str, partition: int, entries: list[Entry]
-) -> AppendResult:
+async def _append_parts(
+    client: Client, topic: str, partition: int, parts: Sequence[list[Entry]]
+) -> list[EntryId | GoQueueError]:
+    """Where the first entry of each part stands: in one batch, unless one of them can't be in any:
+    then each has its own."""
+    codec = Codec.named(client.broker.topics.compression(topic))
+    try:
+        batch = _encoded([entry for part in parts for entry in part], codec)
+    except GoQueueError as error:
+        if len(parts) == 1:
+            return [error]
+        found: list[EntryId | GoQueueError] = []
+        for part in parts:
+            found += await _append_parts(client, topic, partition, [part])
+        return found
+    stored = await _append_batch(client, topic, partition, batch)
+    places, at = list[EntryId | GoQueueError](), int(stored.base_offset)
+    for part in parts:
+        places.append(EntryId(stored.time_ms, at))
+        at += len(part)
+    return places
+
+
+def _encoded(entries: list[Entry], codec: Codec) -> bytes:
+    """Raises PayloadTooLarge, BatchError."""
     keys, headers = [one.key for one in entries], [one.headers for one in entries]
-    batch = encode_columns(
+    return encode_columns(
         [one.value for one in entries],
         keys if any(key is not None for key in keys) else None,
         timestamps_ms=time.time_ns() // 1_000_000,
         headers=headers if any(headers) else None,
-        codec=Codec.named(client.broker.topics.compression(topic)),
+        codec=codec,
     )
+
+
+async def _append_batch(client: Client, topic: str, partition: int, batch: bytes) -> AppendResult:
     requests = client.requests
     with await requests.room(client.caller, Kind.APPENDS, len(batch)):
         return await client.broker.records.append(

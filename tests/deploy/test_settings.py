@@ -65,9 +65,7 @@ def test_a_node_takes_its_configuration_without_a_warning(
     found = loaded(rendered(case), tmp_path)
 
     asked_for = [
-        warning
-        for warning in found.warnings
-        if "in the clear" in warning and case == "TLS off"
+        warning for warning in found.warnings if "in the clear" in warning and case == "TLS off"
     ]
     assert list(found.warnings) == asked_for
     report.executed(

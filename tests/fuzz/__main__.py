@@ -117,6 +117,8 @@ def fuzz_calls(folder: Path, seconds: float, seed: int) -> int:
         before = memory_bytes(node)
         defects = fuzz_rounds(node, "calls", seconds, round_of)
         return defects + judge_memory(node, before)
+
+
 def fuzz_duplex(node: Node, seconds: float, seed: int) -> int:
     port, rng = port_of(node, "h2"), random.Random(seed)
 

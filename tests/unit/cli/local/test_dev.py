@@ -167,7 +167,8 @@ def test_a_killed_node_is_told_of_and_the_one_started_in_its_place_is_found(
 ) -> None:
     dev = start("--nodes", "3")
     dev.ready()
-    dev.console()
+    for _ in ("console", *listeners_here()):
+        dev.console()
     victim = dev.nodes()[1]
 
     os.kill(victim["pid"], signal.SIGKILL)

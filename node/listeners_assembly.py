@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,8 +41,11 @@ class Listeners:
             raise
 
     async def stop(self) -> None:
-        for listener in self.of.values():
-            await listener.stop()
+        """All at once: each lets its clients finish for as long as the node lets all of them."""
+        ends = [listener.stop() for listener in self.of.values()]
+        for failed in await asyncio.gather(*ends, return_exceptions=True):
+            if failed is not None:
+                raise failed
 
 
 @dataclass(frozen=True, slots=True)

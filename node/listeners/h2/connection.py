@@ -163,6 +163,10 @@ class Connection:
 
     # as exchanges use it
 
+    def abort(self) -> None:
+        """End it now, whatever is under way."""
+        self._wire.abort()
+
     def room(self, stream: int) -> int:
         return self._frames.room(stream)
 

@@ -73,10 +73,12 @@ class H2Listener:
         for connection in list(self._open):
             connection.leave()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._parts.limits.drain_s / 2):
+            async with asyncio.timeout(self._parts.limits.drain_s):
                 while self._open:
                     self._left.clear()
                     await self._left.wait()
+        for connection in list(self._open):
+            connection.abort()
         await self._connections.stop()
         await self._tasks.stop()
 

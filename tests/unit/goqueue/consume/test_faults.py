@@ -318,12 +318,12 @@ async def test_what_waits_behind_a_slow_handler_keeps_its_lease(
 
     async def handle(message: Received) -> None:
         if not attempts:
-            await asyncio.sleep(2.6)
+            await asyncio.sleep(5.2)
         attempts.append(message.attempt)
         if len(attempts) == 8:
             consumer.stop()
 
-    async with AsyncConsumer(client, "billing", "orders", visibility=2) as consumer:
+    async with AsyncConsumer(client, "billing", "orders", visibility=4) as consumer:
         await consumer.run(handle)
 
     assert attempts == [1] * 8

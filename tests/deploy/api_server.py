@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "cert-manager.io/v1": (("certificates", "Certificate"),),
     "gateway.networking.k8s.io/v1": (
         ("backendtlspolicies", "BackendTLSPolicy"),
+        ("grpcroutes", "GRPCRoute"),
         ("httproutes", "HTTPRoute"),
         ("tlsroutes", "TLSRoute"),
     ),

@@ -127,7 +127,7 @@ def test_routes_lead_to_the_port_of_the_service() -> None:
         for rule in one(manifests, kind)["spec"]["rules"]
         for backend in rule["backendRefs"]
     ]
-    ingress = one(manifests, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]
+    ingress = one(manifests, "Ingress", "goqueue")["spec"]["rules"][0]["http"]["paths"][0]["backend"]
     policy = one(manifests, "BackendTLSPolicy")["spec"]
 
     assert backends == [{"name": "goqueue", "port": ports["https"]}] * 2
@@ -136,7 +136,7 @@ def test_routes_lead_to_the_port_of_the_service() -> None:
     assert policy["validation"]["hostname"] == "goqueue.queues.svc"
     for kind in ("HTTPRoute", "TLSRoute"):
         assert one(manifests, kind)["spec"]["parentRefs"][0]["name"] == "public"
-    notes = one(manifests, "Ingress")["metadata"]["annotations"]
+    notes = one(manifests, "Ingress", "goqueue")["metadata"]["annotations"]
     assert notes["nginx.ingress.kubernetes.io/backend-protocol"] == "HTTPS"
 
 

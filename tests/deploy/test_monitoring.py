@@ -127,7 +127,9 @@ def test_routes_lead_to_the_port_of_the_service() -> None:
         for rule in one(manifests, kind)["spec"]["rules"]
         for backend in rule["backendRefs"]
     ]
-    ingress = one(manifests, "Ingress", "goqueue")["spec"]["rules"][0]["http"]["paths"][0]["backend"]
+    ingress = one(manifests, "Ingress", "goqueue")["spec"]["rules"][0]["http"]["paths"][0][
+        "backend"
+    ]
     policy = one(manifests, "BackendTLSPolicy")["spec"]
 
     assert backends == [{"name": "goqueue", "port": ports["https"]}] * 2

@@ -5,26 +5,35 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from node.config.option import flag, option, port_number, text
+
+
+def _enabled(name: str) -> Any:
+    return option(
+        False,
+        key=f"listeners.{name}.enabled",
+        parse=flag,
+        why=f"a port that nobody uses is one more to guard; it needs goqueue-server[{name}]",
+    )
+
+
+def _host(name: str) -> Any:
+    return option(
+        "",
+        key=f"listeners.{name}.host",
+        parse=text,
+        why="empty: where HTTP listens, with its TLS and its keys",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RedisConfig:
     """Redis' protocol."""
 
-    enabled: bool = option(
-        False,
-        key="listeners.redis.enabled",
-        parse=flag,
-        why="a port that nobody uses is one more to guard; it needs goqueue-server[redis]",
-    )
-    host: str = option(
-        "",
-        key="listeners.redis.host",
-        parse=text,
-        why="empty: where HTTP listens, with its TLS and its keys",
-    )
+    enabled: bool = _enabled("redis")
+    host: str = _host("redis")
     port: int = option(
         6379, key="listeners.redis.port", parse=port_number, why="Redis' own; 0 is any free one"
     )
@@ -34,18 +43,8 @@ class RedisConfig:
 class GrpcListenerConfig:
     """gRPC, with the services of `goqueue.v1`."""
 
-    enabled: bool = option(
-        False,
-        key="listeners.grpc.enabled",
-        parse=flag,
-        why="a port that nobody uses is one more to guard; it needs goqueue-server[grpc]",
-    )
-    host: str = option(
-        "",
-        key="listeners.grpc.host",
-        parse=text,
-        why="empty: where HTTP listens, with its TLS and its keys",
-    )
+    enabled: bool = _enabled("grpc")
+    host: str = _host("grpc")
     port: int = option(
         9000, key="listeners.grpc.port", parse=port_number, why="GoQueue's own; 0 is any free one"
     )
@@ -55,18 +54,8 @@ class GrpcListenerConfig:
 class H2Config:
     """miniqueue's API over HTTP/2."""
 
-    enabled: bool = option(
-        False,
-        key="listeners.h2.enabled",
-        parse=flag,
-        why="a port that nobody uses is one more to guard; it needs goqueue-server[h2]",
-    )
-    host: str = option(
-        "",
-        key="listeners.h2.host",
-        parse=text,
-        why="empty: where HTTP listens, with its TLS and its keys",
-    )
+    enabled: bool = _enabled("h2")
+    host: str = _host("h2")
     port: int = option(
         8443, key="listeners.h2.port", parse=port_number, why="beside 8080; 0 is any free one"
     )

@@ -36,10 +36,13 @@ async def long_poll(
 
 
 @contextmanager
-def room_for(requests: Requests, caller: Caller) -> Iterator[Held]:
-    """Whatever is received from the queue inside is charged to the caller, from before it is leased
-    until the block ends: so it ends once the answer is written. The charge is the block's."""
-    room = _Room(requests, caller)
+def room_for(
+    requests: Requests, caller: Caller, bytes_max: int = TAKING_BYTES_MAX
+) -> Iterator[Held]:
+    """Whatever is received from the queue inside, at most so much at a time, is charged to the
+    caller, from before it is leased until the block ends: so it ends once the answer is written.
+    The charge is the block's."""
+    room = _Room(requests, caller, bytes_max)
     token = TAKING.set(room)
     try:
         yield room.held
@@ -51,14 +54,15 @@ def room_for(requests: Requests, caller: Caller) -> Iterator[Held]:
 class _Room:
     """Implements `node.api.receive_budget.Taking`."""
 
-    def __init__(self, requests: Requests, caller: Caller) -> None:
+    def __init__(self, requests: Requests, caller: Caller, bytes_max: int) -> None:
         self._requests = requests
         self._caller = caller
+        self._bytes_max = bytes_max
         self.held = requests.hold(caller, Kind.ANSWERS)
 
     async def begin(self, bytes_max: int) -> int:
         self.end()
-        size = min(bytes_max, TAKING_BYTES_MAX)
+        size = min(bytes_max, self._bytes_max)
         taken = await self._requests.room(self._caller, Kind.ANSWERS, TAKING_TIMES * size)
         taken.release()  # in the same turn of the loop it is this one's
         self.held.grow(TAKING_TIMES * size)

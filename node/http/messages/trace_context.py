@@ -51,14 +51,18 @@ def parse_trace_id(text: str) -> str:
     return text.lower()
 
 
+def as_headers(carried: Carried) -> Headers:
+    """As a message carries it."""
+    parent, state = carried
+    told: Headers = ((TRACEPARENT, parent.encode()),)
+    return (*told, (TRACESTATE, state.encode())) if state else told
+
+
 def stamp(rows: Rows, carried: Carried | None) -> None:
     """Messages without a context get the request's, as headers."""
     if carried is None:
         return
-    parent, state = carried
-    added: Headers = ((TRACEPARENT, parent.encode()),)
-    if state:
-        added = (*added, (TRACESTATE, state.encode()))
+    added = as_headers(carried)
     if rows.headers is None:
         rows.headers = list[Headers]([added] * len(rows))
         return

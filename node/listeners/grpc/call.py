@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget, PayloadToo
 from node.api.broker import Broker
 from node.api.spans import TRACEPARENT, TRACESTATE, Carried
 from node.http.budget.memory import Held, Kind
+from node.http.messages.trace_context import of_request
 from node.http.text.errors import RequestTimeout
 from node.listeners.grpc.library import EOF, Context, Metadata, grpc
 from node.listeners.grpc.limits import GrpcLimits
@@ -24,10 +24,6 @@ from node.listeners.requests import Caller, Observed, Requests
 
 BODY_TIMES = 2
 """What a request holds in its own size: as it came, and decoded."""
-_TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
-_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 @dataclass(slots=True)
@@ -93,10 +89,7 @@ class Rpc:
 
     def trace(self) -> Carried | None:
         """The trace context in the call's metadata."""
-        parent, state = (self.metadata(name) for name in (TRACEPARENT, TRACESTATE))
-        if not _TRACEPARENT.fullmatch(parent):
-            return None
-        return parent, state if _TRACESTATE.fullmatch(state) else ""
+        return of_request({name: self.metadata(name) for name in (TRACEPARENT, TRACESTATE)})
 
     def metadata(self, name: str) -> str:
         """The first text of that name; empty for none."""

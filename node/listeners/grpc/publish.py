@@ -5,8 +5,9 @@ from __future__ import annotations
 from goqueue.wire.errors import GoQueueError
 from node.listeners.grpc.call import Rpc
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
-from node.listeners.grpc.rows import append, ensure_topic, now_ms, place_of, row_of
+from node.listeners.grpc.rows import append, now_ms, place_of, row_of
 from node.listeners.grpc.times import put_time
+from node.listeners.topics import ensure_topic
 
 
 async def publish(rpc: Rpc) -> None:

@@ -27,12 +27,12 @@ from node.listeners.grpc.rows import (
     ROW_BYTES,
     Row,
     append,
-    ensure_topic,
     now_ms,
     place_of,
     row_of,
 )
 from node.listeners.grpc.times import put_time
+from node.listeners.topics import ensure_topic
 
 QUIET_TURNS = 4
 GATHERED_MAX = 64

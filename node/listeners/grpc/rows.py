@@ -14,16 +14,16 @@ from goqueue.wire.errors import (
     KeyRequired,
     PayloadTooLarge,
     UnknownPartition,
-    UnknownTopic,
 )
 from goqueue.wire.ids import validate_topic_name
 from goqueue.wire.layout import RELATIVE_BELOW
 from goqueue.wire.partitioner import partition_for
 from node.api.broker import Broker
 from node.api.records import AppendResult
-from node.api.spans import TRACEPARENT, TRACESTATE, Carried
+from node.api.spans import TRACEPARENT, Carried
 from node.http.budget.memory import Kind
 from node.http.budget.slices import in_thread
+from node.http.messages.trace_context import as_headers
 from node.http.text.errors import BadMessage
 from node.listeners.grpc.call import Rpc
 from node.listeners.grpc.names import InvalidPartition
@@ -78,9 +78,7 @@ def row_of(given: Published, headers_max: int, carried: Carried | None) -> Row:
         raise BadMessage("a header without a name")
     headers: Headers = tuple((name, text.encode()) for name, text in given.headers.items())
     if carried is not None and TRACEPARENT not in given.headers:
-        parent, state = carried
-        headers = (*headers, (TRACEPARENT, parent.encode()))
-        headers = (*headers, (TRACESTATE, state.encode())) if state else headers
+        headers = (*headers, *as_headers(carried))
     lane = given.priority if given.HasField("priority") else LANE_NORMAL
     if not 0 <= lane < len(LANES):
         raise BadMessage(f"priority {lane}: 0 ({LANES[0]}) to {len(LANES) - 1} ({LANES[-1]})")
@@ -98,14 +96,6 @@ def row_of(given: Published, headers_max: int, carried: Carried | None) -> Row:
         _deliver_at(given),
         Producer(given.producer_id, given.producer_epoch, given.sequence),
     )
-
-
-async def ensure_topic(broker: Broker, topic: str) -> None:
-    """Create it where topics are made when they are first used. Raises UnknownTopic."""
-    try:
-        broker.topics.partition_count(topic)
-    except UnknownTopic:
-        await broker.topics.ensure_topic(topic)
 
 
 def place_of(broker: Broker, row: Row, now_ms: int) -> int:

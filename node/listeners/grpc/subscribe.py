@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from goqueue.background import TaskSet
 from goqueue.wire.errors import (
@@ -28,17 +28,17 @@ from goqueue.wire.errors import (
 from goqueue.wire.ids import validate_topic_name
 from node.api.members import Assignment, JoinRequest, Place
 from node.api.queue import QueuedMessage, SettleRequest
-from node.api.receive_budget import TAKING
 from node.api.spans import MESSAGES_MAX
 from node.http.budget.memory import Held, Kind
 from node.listeners.grpc.call import Rpc
-from node.listeners.grpc.consume import PAGE_TIMES, Page, heartbeat, page_of
+from node.listeners.grpc.consume import Page, heartbeat, page_of
 from node.listeners.grpc.failures import error_of
 from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.messages import in_answers, queued
 from node.listeners.grpc.names import group_of
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 from node.listeners.grpc.times import duration_ms
+from node.listeners.waiting import TAKING_TIMES, room_for
 
 CLIENT_ID = "grpc"
 """Of a member that does not say what it is called."""
@@ -155,7 +155,7 @@ class _Subscription:
         troubles = 0
         while True:
             try:
-                with _taking(self._rpc, self._page.bytes) as room:
+                with room_for(self._rpc.desk.requests, self._rpc.caller, self._page.bytes) as room:
                     found = await self._rpc.broker.polls.poll(
                         self._group,
                         self._joined.member,
@@ -164,7 +164,8 @@ class _Subscription:
                         wait_s=self._rpc.limits.wait_s,
                     )
                     if found:
-                        room.keep(sum(len(message.value) for message in found))
+                        there = TAKING_TIMES * sum(len(message.value) for message in found)
+                        room.resize(min(there, room.size))
                         await self._give(found)
                 troubles, self._told_code = 0, ""
             except GoQueueError as error:
@@ -220,43 +221,6 @@ class _Subscription:
         async with self._turn:
             await self._rpc.write(told)
             self._said_s = asyncio.get_running_loop().time()
-
-
-class _Room:
-    """Implements `Taking`: nothing is held while nothing is there."""
-
-    def __init__(self, rpc: Rpc, bytes_max: int) -> None:
-        self._rpc = rpc
-        self._bytes_max = bytes_max
-        self._held: Held | None = None
-
-    async def begin(self, bytes_max: int) -> int:
-        self.end()
-        wanted = min(bytes_max, self._bytes_max)
-        self._held = await self._rpc.room(Kind.ANSWERS, PAGE_TIMES * wanted)
-        return wanted
-
-    def keep(self, size: int) -> None:
-        """So much is there: what it holds besides is given back."""
-        if self._held is not None and PAGE_TIMES * size < self._held.size:
-            self._held.resize(PAGE_TIMES * size)
-
-    def end(self) -> None:
-        if self._held is not None:
-            self._held.release()
-            self._held = None
-
-
-@contextmanager
-def _taking(rpc: Rpc, bytes_max: int) -> Iterator[_Room]:
-    """Whatever is taken inside is charged, from before it is leased until this ends."""
-    room = _Room(rpc, bytes_max)
-    token = TAKING.set(room)
-    try:
-        yield room
-    finally:
-        TAKING.reset(token)
-        room.end()
 
 
 def _is_passing(error: GoQueueError) -> bool:

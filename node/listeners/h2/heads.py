@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,21 +10,15 @@ from urllib.parse import unquote, unquote_plus
 from goqueue.wire.errors import BadName, BadRequest, MethodNotAllowed, NotFound, Unauthenticated
 from goqueue.wire.ids import is_name, validate_topic_name
 from node.api.spans import TRACEPARENT, TRACESTATE, Carried
+from node.http.messages.trace_context import of_request
 from node.http.text.errors import HeadTooLarge
+from node.listeners.topics import MINIQUEUE_SUFFIX
 
 PATH_BYTES_MAX = 4096
-SUFFIX = ".miniqueue"
-"""A topic's name and this is the group of who names none: all such subscribers share its messages,
-those of Redis' protocol too."""
 CREDIT_MAX = 1_000
 FIELD_BYTES = 32
 """What a header counts beside its text: RFC 9113, 6.5.2."""
 QUERY_FIELDS_MAX = 8
-
-_TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
-_STATE_CHARACTERS_MAX = 512
 
 
 class Asks(StrEnum):
@@ -78,11 +71,7 @@ class Head:
     @property
     def trace(self) -> Carried | None:
         """The trace that it is part of: W3C's headers."""
-        parent, state = self.one(TRACEPARENT), self.one(TRACESTATE)
-        if not _TRACEPARENT.fullmatch(parent):
-            return None
-        fits = len(state) <= _STATE_CHARACTERS_MAX and state.isascii() and state.isprintable()
-        return parent, state if fits else ""
+        return of_request({name: self.one(name) for name in (TRACEPARENT, TRACESTATE)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +132,7 @@ def _require(method: str, allowed: str) -> None:
 
 
 def _group(query: Mapping[str, str], topic: str) -> str:
-    group = query.get("group", topic + SUFFIX)
+    group = query.get("group", topic + MINIQUEUE_SUFFIX)
     if not is_name(group):
         raise BadName(f"bad group name {group[:64]!r}: names match [A-Za-z0-9][A-Za-z0-9._-]*")
     return group

@@ -23,6 +23,7 @@ from node.listeners.h2.multiplexer import Multiplexer
 from node.listeners.h2.subscription import Subscription
 from node.listeners.parts import ListenerParts, Tls
 from node.listeners.requests import Caller, Observed, Requests
+from node.listeners.topics import MINIQUEUE_SETTINGS, ensure_topic
 from node.listeners.wire import Wire
 
 PROTOCOL = "h2"
@@ -30,8 +31,6 @@ UNMATCHED = "unmatched"
 """What is none of what may be asked, as metrics name it."""
 LOOK_S = 1.0
 """How often connections are looked after; more often where silence is short: a tenth of it."""
-GROUP_SETTINGS = {"max_attempts": 0}
-"""Of groups that are made here: miniqueue has no dead letters, and backs off for ever."""
 
 
 class H2Listener:
@@ -155,7 +154,7 @@ class H2Listener:
     ) -> tuple[int, dict[str, str]]:
         assert isinstance(exchange.head, Head)
         topic, trace, limits = wanted.topic, exchange.head.trace, self._parts.limits
-        await publishing.ensure_topic(caller.broker, topic)
+        await ensure_topic(caller.broker, topic)
         bytes_max = min(
             publishing.value_bytes_max(caller.broker, topic), self._parts.limits.body_bytes_max
         )
@@ -180,8 +179,8 @@ class H2Listener:
     async def _subscribe(self, exchange: Exchange, caller: Caller, wanted: Wanted) -> None:
         if self._parts.stopping.is_set():
             raise Unavailable("this node stops: subscribe at another one", retry_after_s=1)
-        await publishing.ensure_topic(caller.broker, wanted.topic)
-        stream = await caller.broker.streams.open(wanted.group, settings=GROUP_SETTINGS)
+        await ensure_topic(caller.broker, wanted.topic)
+        stream = await caller.broker.streams.open(wanted.group, settings=MINIQUEUE_SETTINGS)
         try:
             subscription = Subscription(exchange, self._requests, caller, stream, wanted)
             exchange.begin(200, {"content-type": "application/x-ndjson"})

@@ -6,20 +6,13 @@ import time
 
 from goqueue.wire.batch import DEFAULT, encode_columns
 from goqueue.wire.compression import Codec
-from goqueue.wire.errors import KeyRequired, PayloadTooLarge, UnknownTopic
+from goqueue.wire.errors import KeyRequired, PayloadTooLarge
 from node.api.broker import Broker
 from node.api.records import AppendResult
-from node.api.spans import TRACEPARENT, TRACESTATE, Carried
+from node.api.spans import Carried
 from node.http.budget.memory import Reserved
+from node.http.messages.trace_context import as_headers
 from node.listeners.h2.exchange import Exchange
-
-
-async def ensure_topic(broker: Broker, topic: str) -> None:
-    """The topic is created where it is missing and that is allowed. Raises UnknownTopic."""
-    try:
-        broker.topics.partition_count(topic)
-    except UnknownTopic:
-        await broker.topics.ensure_topic(topic)
 
 
 def value_bytes_max(broker: Broker, topic: str) -> int:
@@ -54,15 +47,11 @@ async def append(
     """
     if broker.topics.is_compacted(topic):
         raise KeyRequired
-    headers: tuple[tuple[str, bytes], ...] = ()
-    if trace is not None:
-        named = ((TRACEPARENT, trace[0].encode()), (TRACESTATE, trace[1].encode()))
-        headers = tuple(one for one in named if one[1])
     batch = encode_columns(
         [value],
         None,
         timestamps_ms=time.time_ns() // 1_000_000,
-        headers=[headers] if headers else None,
+        headers=None if trace is None else [as_headers(trace)],
         codec=Codec.named(broker.topics.compression(topic)),
     )
     partition = broker.records.pick_partition(topic, 1)

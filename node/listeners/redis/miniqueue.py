@@ -17,15 +17,12 @@ from node.listeners.redis.client import Client
 from node.listeners.redis.command import Command
 from node.listeners.redis.entries import partitions_of
 from node.listeners.redis.replies import OK, Failure, RedisError, Reply, Simple, failure_of
+from node.listeners.topics import MINIQUEUE_SETTINGS, MINIQUEUE_SUFFIX
 from node.listeners.waiting import room_for
 
-SUFFIX = ".miniqueue"
-"""A topic's name and this is its consumer group."""
 DACK_S = 1
 """What miniqueue's own server always waits."""
 DACK_S_MAX = 12 * 3600
-FOR_EVER = {"max_attempts": 0}
-"""Settings of such a group where it is new: miniqueue has no dead letters."""
 INVALID_ACK = Failure("invalid ack command")
 INVALID = Failure("invalid command")
 
@@ -126,11 +123,11 @@ async def subscribe(client: Client, arguments: list[bytes]) -> Reply:
     await client.admit("receive", topic)
     if not await partitions_of(client, topic):
         await client.broker.topics.ensure_topic(topic, 1)
-    group = words.group_of(topic, SUFFIX)
+    group = words.group_of(topic, MINIQUEUE_SUFFIX)
     try:
         await client.broker.groups.group(group, topic)
     except UnknownGroup:
-        await client.broker.groups.put_group(group, FOR_EVER)
+        await client.broker.groups.put_group(group, MINIQUEUE_SETTINGS)
     stream = await client.broker.streams.open(group)
     subscription = TopicSubscription(client, topic, stream)
     client.subscription = subscription

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from goqueue.wire.batch import encode_columns
@@ -21,7 +19,8 @@ from node.api.members import JoinRequest
 from node.broker.node import NodeBroker
 from node.http.budget.memory import Kind
 from node.http.server.app import HttpFront
-from tests.one_node import Clock, TimedLoop, eventually, one_node
+from tests.one_node import Clock, eventually, one_node
+from tests.transcripts import played, write_anew
 from tests.unit.node.http.stream.talk import Talker, talking
 
 TOPIC, GROUP = "orders", "workers"
@@ -239,7 +238,6 @@ def _assignment(told: dict[str, Any]) -> list[str]:
 
 async def play(text: str) -> str:
     """The transcript as its commands come out now; comments and blank lines stay."""
-    lines: list[str] = []
     clock = Clock(loop=asyncio.get_running_loop())
     async with one_node(clock) as node, AsyncExitStack() as open_ones:
         await node.broker.upgrade.finish_level()
@@ -247,19 +245,8 @@ async def play(text: str) -> str:
         player = Player(node.broker, clock, open_ones)
         await player.front.start()
         open_ones.push_async_callback(player.front.stop)
-        for line in text.splitlines():
-            if line.startswith("> "):
-                lines += [line, *await player.run(line[2:])]
-            elif line.startswith("#") or not line.strip():
-                lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    for name in sys.argv[1:]:
-        with asyncio.Runner(loop_factory=TimedLoop) as runner:
-            Path(name).write_text(runner.run(play(Path(name).read_text())))
+        return await played(text, player.run)
 
 
 if __name__ == "__main__":
-    main()
+    write_anew(play)

@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,6 +20,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
+from tests.transcripts import played, write_anew
 from tests.unit.node.listeners.grpc.client import METHODS, Served, refusal, served
 
 TOPIC = "orders"
@@ -192,24 +191,13 @@ def _refused(error: grpc.aio.AioRpcError) -> str:
 
 async def play(text: str) -> str:
     """The transcript as its commands come out now; comments and blank lines stay."""
-    lines: list[str] = []
     async with served() as node:
         player = Player(node)
         try:
-            for line in text.splitlines():
-                if line.startswith("> "):
-                    lines += [line, *await player.run(line[2:])]
-                elif line.startswith("#") or not line.strip():
-                    lines.append(line)
+            return await played(text, player.run)
         finally:
             await player.close()
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    for name in sys.argv[1:]:
-        Path(name).write_text(asyncio.run(play(Path(name).read_text())))
 
 
 if __name__ == "__main__":
-    main()
+    write_anew(play)

@@ -11,10 +11,8 @@ import asyncio
 import json
 import random
 import shlex
-import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, cast
 
 from h2.errors import ErrorCodes
@@ -24,8 +22,9 @@ from log.disk.memory import MemoryDisk
 from node.api.claims import NOBODY
 from node.assembly import NodeAssembly
 from node.http.budget.memory import Kind
-from node.listeners.h2.heads import SUFFIX
-from tests.one_node import Clock, TimedLoop, eventually
+from node.listeners.topics import MINIQUEUE_SUFFIX
+from tests.one_node import Clock, eventually
+from tests.transcripts import played, write_anew
 from tests.unit.node.listeners.h2.talk import Answer, Talker, h2_node, port_of, talking
 
 STEP_MS = 500
@@ -121,7 +120,7 @@ class Player:
     async def do_peek(self, topic: str, group: str = "") -> list[str]:
         """What would be received next, and after which failures."""
         found = await self.node.broker.queue.peek(
-            group or topic + SUFFIX, [topic], limit=10, partitions=None
+            group or topic + MINIQUEUE_SUFFIX, [topic], limit=10, partitions=None
         )
         return [
             f"{one.value.decode()} attempt {one.attempt}" + _after(one.reason) for one in found
@@ -131,7 +130,7 @@ class Player:
         """By another consumer of the group, who polls."""
         try:
             found = await self.node.broker.queue.receive(
-                group or topic + SUFFIX,
+                group or topic + MINIQUEUE_SUFFIX,
                 [topic],
                 claim=NOBODY,
                 limit=10,
@@ -269,24 +268,12 @@ def _after(reason: str) -> str:
 
 async def play(text: str) -> str:
     """The transcript as its commands come out now; comments and blank lines stay."""
-    lines: list[str] = []
     clock = Clock(loop=asyncio.get_running_loop())
     async with AsyncExitStack() as open_ones:
         player = Player(MemoryDisk(), clock, open_ones)
         await player.start()
-        for line in text.splitlines():
-            if line.startswith("> "):
-                lines += [line, *await player.run(line[2:])]
-            elif line.startswith("#") or not line.strip():
-                lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    for name in sys.argv[1:]:
-        with asyncio.Runner(loop_factory=TimedLoop) as runner:
-            Path(name).write_text(runner.run(play(Path(name).read_text())))
+        return await played(text, player.run)
 
 
 if __name__ == "__main__":
-    main()
+    write_anew(play)

@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import random
 import shlex
-import sys
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from goqueue.wire.batch import encode_columns
 from log.disk.memory import MemoryDisk
 from log.levels import HIGHEST
 from node.assembly import NodeAssembly
-from tests.one_node import Clock, TimedLoop, eventually, one_node
+from tests.one_node import Clock, eventually, one_node
+from tests.transcripts import played, write_anew
 from tests.unit.node.listeners.redis.resp import Talker, shown
 
 SETTINGS: dict[str, object] = {
@@ -131,25 +130,13 @@ class Player:
 
 async def play(text: str) -> str:
     """The transcript as its commands come out now; comments and blank lines stay."""
-    lines: list[str] = []
     player = Player()
     await player.start()
     try:
-        for line in text.splitlines():
-            if line.startswith("> "):
-                lines += [line, *await player.run(line[2:])]
-            elif line.startswith("#") or not line.strip():
-                lines.append(line)
+        return await played(text, player.run)
     finally:
         await player.stop()
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    for name in sys.argv[1:]:
-        with asyncio.Runner(loop_factory=TimedLoop) as runner:
-            Path(name).write_text(runner.run(play(Path(name).read_text())))
 
 
 if __name__ == "__main__":
-    main()
+    write_anew(play)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable
@@ -13,11 +12,9 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 
 from tests.fuzz.mutation import EXTREMES, any_of, mutate
-from tests.fuzz.raw import ANSWER_BYTES, Tally, sent
+from tests.fuzz.raw import Tally, heard, sent
 
 CONNECTIONS = 16
-WAITING_S = 0.5
-"""Who is not cut off by then is a client that the node still listens to."""
 PREFACE_BYTES = 24
 HEAD_BYTES = 9
 FRAME_BYTES_MAX = 1 << 14
@@ -157,18 +154,8 @@ async def fuzz(host: str, port: int, topic: str, rng: random.Random, count: int)
 
 
 async def _talk(host: str, port: int, data: bytes, tally: Tally) -> None:
-    answer = bytearray()
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        writer.write(data)
-        async with asyncio.timeout(WAITING_S):
-            while part := await reader.read(ANSWER_BYTES):
-                answer += part
-    except (TimeoutError, ConnectionResetError, BrokenPipeError):
-        pass
-    finally:
-        writer.close()
-    defect = judge(bytes(answer), tally)
+    answer = await heard(host, port, data)
+    defect = judge(answer, tally)
     if defect:
         tally.defects.append(f"{defect} to {data.hex()[:4000]}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
@@ -11,11 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.fuzz.mutation import any_of, mutate
-from tests.fuzz.raw import ANSWER_BYTES, Tally, sent
+from tests.fuzz.raw import Tally, heard, sent
 
 CONNECTIONS = 16
-WAITING_S = 0.5
-"""Who is not cut off by then is a client that the node still listens to."""
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 TOLD = {"subscribed", "messages", "settled", "assignment", "error", "moved"}
 FAILED = 1011
@@ -122,18 +119,8 @@ async def fuzz(host: str, port: int, names: Names, rng: random.Random, count: in
 
 
 async def _talk(host: str, port: int, data: bytes, tally: Tally) -> None:
-    answer = bytearray()
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        writer.write(data)
-        async with asyncio.timeout(WAITING_S):
-            while part := await reader.read(ANSWER_BYTES):
-                answer += part
-    except (TimeoutError, ConnectionResetError, BrokenPipeError):
-        pass
-    finally:
-        writer.close()
-    defect = judge(bytes(answer), tally)
+    answer = await heard(host, port, data)
+    defect = judge(answer, tally)
     if defect:
         tally.defects.append(f"{defect} to {data.hex()[:4000]}")
 

@@ -19,6 +19,8 @@ CONNECTIONS = 32
 T = TypeVar("T")
 WAITING_S = 0.4
 """Who has no answer by then is taken to wait for the rest of a request that was cut short."""
+HEARD_S = 0.5
+"""Who is not cut off by then is a client that the node still listens to."""
 ANSWER_BYTES = 1 << 16
 BY_DESIGN = {501, 503, 505, 507}
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
@@ -90,6 +92,24 @@ async def sent(
         for _ in range(at_once):
             tasks.create_task(work())
     return tally
+
+
+async def heard(host: str, port: int, data: bytes, *, is_all: bool = False) -> bytes:
+    """What the node says to this. With `is_all` it is told that nothing more comes."""
+    answer = bytearray()
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(data)
+        if is_all:
+            writer.write_eof()
+        async with asyncio.timeout(HEARD_S):
+            while part := await reader.read(ANSWER_BYTES):
+                answer += part
+    except (TimeoutError, ConnectionResetError, BrokenPipeError):
+        pass
+    finally:
+        writer.close()
+    return bytes(answer)
 
 
 async def _send(host: str, port: int, data: bytes, tally: Tally) -> None:

@@ -3,18 +3,15 @@ with a word, and never a crash; what declares much takes no memory."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from dataclasses import dataclass
 from functools import partial
 
 from tests.fuzz.mutation import any_of, mutate
-from tests.fuzz.raw import Tally, sent
+from tests.fuzz.raw import Tally, heard, sent
 
 CONNECTIONS = 32
-WAITING_S = 0.4
-ANSWER_BYTES = 1 << 20
 REPLIES, ERRORS, SILENT = 200, 400, 0
 """How a tally counts: conversations with a reply that is no error, with errors only, or nothing."""
 _WORD = re.compile(rb"[\x20-\x7e\x80-\xff]*")
@@ -110,19 +107,8 @@ def _broken(words: list[bytes], rng: random.Random) -> bytes:
 
 
 async def _talk(host: str, port: int, data: bytes, tally: Tally) -> None:
-    answer = bytearray()
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        writer.write(data)
-        writer.write_eof()
-        async with asyncio.timeout(WAITING_S):
-            while part := await reader.read(ANSWER_BYTES):
-                answer += part
-    except (TimeoutError, ConnectionResetError, BrokenPipeError):
-        pass
-    finally:
-        writer.close()
-    if defect := judge(bytes(answer), tally):
+    answer = await heard(host, port, data, is_all=True)
+    if defect := judge(answer, tally):
         tally.defects.append(f"{defect} to {data.hex()[:4000]}")
 
 

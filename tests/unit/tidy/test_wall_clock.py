@@ -24,10 +24,8 @@ ALLOWED = {
     "test_a_new_replica_of_a_large_log_is_copied_at_the_rate_of_its_plan": "a least time",
     "tests/chaos/test_storm_parts.py:round_trip_s": "a least time",
     "tests/chaos/test_shim.py:test_a_slow_sync_takes_its_time_and_succeeds": "a least time",
+    "tests/fuzz/raw.py:heard": "ends nothing: whom the node still listens to is let go",
     "tests/fuzz/raw.py:_send": "ends nothing: what awaits more of a broken request is let go",
-    "tests/fuzz/duplex.py:_talk": "ends nothing: whom the node still listens to is let go",
-    "tests/fuzz/frames.py:_talk": "ends nothing: whom the node still listens to is let go",
-    "tests/fuzz/resp.py:_talk": "ends nothing: whom the node still listens to is let go",
 }
 """Where a clock may be read for a difference, or a deadline is short, and why that is no judgement
 of the machine: it only adds to what takes at least so long."""

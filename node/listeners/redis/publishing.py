@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.compression import Codec
@@ -39,19 +39,16 @@ HEADER_FRAME_BYTES = 6
 
 @dataclass(slots=True)
 class Entry:
-    """One message that is to be stored, and what its command is answered with."""
+    """One message that is to be stored."""
 
     topic: str
     value: bytes
+    size: int
+    """Bytes of its value, key and headers."""
     key: bytes | None = None
     headers: Headers = ()
     is_stream: bool = False
     makes_topic: bool = True
-
-    @property
-    def size(self) -> int:
-        headers = sum(len(n.encode()) + len(v) + HEADER_FRAME_BYTES for n, v in self.headers)
-        return len(self.value) + len(self.key or b"") + headers
 
 
 class NotAStream(BadRequest):
@@ -69,6 +66,8 @@ class NotAStream(BadRequest):
 
 def read_xadd(arguments: list[bytes]) -> list[Entry]:
     """`key [NOMKSTREAM] [MAXLEN|MINID [=|~] n [LIMIT n]] * field value [field value ...]`."""
+    if len(arguments) > 1 and arguments[1] == b"*":
+        return [_stream_entry(words.topic(arguments[0]), arguments[2:], makes_topic=True)]
     given = Words(arguments)
     topic, makes_topic = words.topic(given.take()), True
     while True:
@@ -83,38 +82,44 @@ def read_xadd(arguments: list[bytes]) -> list[Entry]:
             break
     if given.take() != b"*":
         raise RedisError("ERR ids are given by the server, as the entry is stored: ask for *")
-    pairs = given.rest()
+    return [_stream_entry(topic, given.rest(), makes_topic)]
+
+
+def _stream_entry(topic: str, pairs: list[bytes], makes_topic: bool) -> Entry:
     if not pairs or len(pairs) % 2:
         raise RedisError("ERR wrong number of arguments for 'xadd' command")
-    value, key, headers = b"", None, list[tuple[str, bytes]]()
-    seen = set[bytes]()
-    for name, content in zip(pairs[::2], pairs[1::2], strict=True):
+    value: bytes | None = None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes]] = []
+    size = 0
+    for at in range(0, len(pairs), 2):
+        name, content = pairs[at], pairs[at + 1]
+        size += len(content)
         if name in (VALUE, KEY):
-            if name in seen:
+            if (value if name == VALUE else key) is not None:
                 raise RedisError(f"ERR field {name.decode()} is given twice")
-            seen.add(name)
             value, key = (content, key) if name == VALUE else (value, content)
             continue
         try:
-            text = name.decode()
+            headers.append((name.decode(), content))
         except UnicodeDecodeError:
             raise RedisError("ERR a field's name is not UTF-8") from None
-        if not text:
+        if not name:
             raise RedisError("ERR a field's name is empty")
-        headers.append((text, content))
-    return [Entry(topic, value, key, tuple(headers), True, makes_topic)]
+        size += len(name) + HEADER_FRAME_BYTES
+    return Entry(topic, value or b"", size, key, tuple(headers), True, makes_topic)
 
 
 def read_push(arguments: list[bytes]) -> list[Entry]:
     """`key element [element ...]`."""
     topic = words.topic(arguments[0])
-    return [Entry(topic, value) for value in arguments[1:]]
+    return [Entry(topic, value, len(value)) for value in arguments[1:]]
 
 
 def read_publish(arguments: list[bytes]) -> list[Entry]:
     """`topic message`."""
     topic, value = arguments
-    return [Entry(words.topic(topic), value)]
+    return [Entry(words.topic(topic), value, len(value))]
 
 
 READERS = {"XADD": read_xadd, "LPUSH": read_push, "RPUSH": read_push, "PUBLISH": read_publish}
@@ -126,23 +131,35 @@ Stored = EntryId | GoQueueError | None
 async def publish(client: Client, name: str, commands: Sequence[list[bytes]]) -> list[Reply]:
     """The reply to each of these commands of one name; `commands` are their arguments."""
     replies: list[Reply] = [None] * len(commands)
-    topics: dict[str, list[tuple[int, Entry]]] = {}
+    topics: dict[str, _Part] = {}
+    read = READERS[name]
     for number, arguments in enumerate(commands):
         try:
-            for entry in READERS[name](arguments):
-                topics.setdefault(entry.topic, []).append((number, entry))
+            for entry in read(arguments):
+                part = topics.get(entry.topic)
+                if part is None:
+                    part = topics[entry.topic] = _Part()
+                part.numbers.append(number)
+                part.entries.append(entry)
         except GoQueueError as error:
             replies[number] = failure_of(error)
             _told(client, name, error)
-    found = await asyncio.gather(
-        *(_store(client, name, topic, entries) for topic, entries in topics.items())
-    )
-    for entries, stored in zip(topics.values(), found, strict=True):
-        for (number, _entry), end in zip(entries, stored, strict=True):
+    storing = [_store(client, name, topic, part.entries) for topic, part in topics.items()]
+    found = [await storing[0]] if len(storing) == 1 else await asyncio.gather(*storing)
+    for part, stored in zip(topics.values(), found, strict=True):
+        for number, end in zip(part.numbers, stored, strict=True):
             before = replies[number]
             if not isinstance(before, Failure):
                 replies[number] = _reply(name, end, before)
     return replies
+
+
+@dataclass(slots=True)
+class _Part:
+    """What goes to one topic, and the numbers of the commands that said so."""
+
+    numbers: list[int] = field(default_factory=list[int])
+    entries: list[Entry] = field(default_factory=list[Entry])
 
 
 def _told(client: Client, name: str, error: GoQueueError) -> None:
@@ -159,25 +176,22 @@ def _reply(name: str, end: Stored, before: Reply) -> Reply:
     if isinstance(end, GoQueueError):
         return failure_of(end)
     if name == "XADD":
-        return None if end is None else str(end)
+        return None if end is None else b"%d-%d" % end
     if name == "PUBLISH":
         return OK
     assert end is not None
     return max(end.offset + 1, before if isinstance(before, int) else 0)
 
 
-async def _store(
-    client: Client, name: str, topic: str, entries: list[tuple[int, Entry]]
-) -> list[Stored]:
+async def _store(client: Client, name: str, topic: str, entries: list[Entry]) -> list[Stored]:
     """The end of each entry of one topic."""
     try:
         with client.observed(name, "publish", topic, len(entries)) as seen:
             await client.admit("publish", topic)
-            first = entries[0][1]
-            partition = await _partition(client, first, len(entries))
+            partition = await _partition(client, entries[0], len(entries))
             if partition is None:
                 return [None] * len(entries)
-            ends = await _append(client, topic, partition, [entry for _, entry in entries])
+            ends = await _append(client, topic, partition, entries)
             seen.tell_span("publish", topic, len(entries))
             return ends
     except GoQueueError as error:

@@ -3,6 +3,9 @@
 A parser of RESP believes what it reads: hiredis reserves 770 MiB for the 12 bytes `*100000000`. So
 counts and lengths are looked at here first, and hiredis parses whole commands only, whose size is
 known. A command is an array of bulk strings, or a line of words (inline).
+
+Most commands are of short words without an end of line in them. Those are the lines between such
+ends, which `bytes.split` finds faster than anything else; each is held against its declared length.
 """
 
 from __future__ import annotations
@@ -19,8 +22,13 @@ ARGUMENTS_MAX = 1 << 14
 COMMANDS_AT_ONCE = 1024
 """Of those that arrived together: the others are parsed once these are answered."""
 
-_COUNT = re.compile(rb"\*(-?\d{1,10})\r\n")
-_LENGTH = re.compile(rb"\$(-?\d{1,10})\r\n")
+SPLIT_BYTES_MAX = 1 << 16
+_COUNTS = {b"*%d" % count: count for count in range(1, 65)}
+_LENGTHS = [b"$%d" % length for length in range(513)]
+"""Heads of commands, and of words, that are taken as lines."""
+
+_COUNT = re.compile(rb"\*(-?[1-9]\d{0,9}|0)\r\n")
+_LENGTH = re.compile(rb"\$(-?[1-9]\d{0,9}|0)\r\n")
 _HEAD_BYTES_MAX = 14
 _HEAD = re.compile(rb"[*$]-?\d{0,10}\r?")
 _SPACE = re.compile(rb"[ \t]*")
@@ -67,6 +75,8 @@ class Scanner:
         Raises ProtocolError once what is before it was taken."""
         found: list[list[bytes]] = []
         begin = 0
+        if not self._partial.is_begun and self._data.startswith(b"*"):
+            begin = self._short(found)
         try:
             while begin < len(self._data) and len(found) < COMMANDS_AT_ONCE:
                 end = self._end_of(begin)
@@ -85,6 +95,28 @@ class Scanner:
             if self._partial.is_begun:
                 self._partial.at -= begin
         return found
+
+    def _short(self, found: list[list[bytes]]) -> int:
+        """Take commands of short words from the beginning, up to the first other one; how many
+        bytes that were."""
+        lines = bytes(memoryview(self._data)[:SPLIT_BYTES_MAX]).split(b"\r\n")
+        at, size, taken = 0, 0, len(lines) - 1  # behind the last end of a line nothing is whole
+        while at < taken and len(found) < COMMANDS_AT_ONCE:
+            end = at + 1 + 2 * _COUNTS.get(lines[at], taken)
+            if end > taken:
+                break
+            words = lines[at + 2 : end : 2]
+            lengths = list(map(len, words))
+            if max(lengths) >= len(_LENGTHS):
+                break
+            if lines[at + 1 : end : 2] != [_LENGTHS[length] for length in lengths]:
+                break
+            command = sum(map(len, lines[at:end])) + 2 * (end - at)
+            if command > self.bytes_max:
+                break
+            found.append(words)
+            size, at = size + command, end
+        return size
 
     def _end_of(self, begin: int) -> int | None:
         """Where the command that begins there ends; None where it is not here as a whole."""

@@ -77,7 +77,12 @@ class Session:
             try:
                 command, arguments = command_of(said)
                 if command.name in READERS and takes(command, arguments):
-                    await self._join(command.name, arguments)
+                    size = sum(map(len, arguments))
+                    if not self._fits(command.name, size):
+                        await self._store()
+                    self._together_name = command.name
+                    self._together_bytes += size
+                    self._together.append(arguments)
                     continue
                 await self._store()
                 await self._one(command, arguments)
@@ -111,13 +116,11 @@ class Session:
             error = unknown_to_miniqueue(said)
         self._put(failure_of(error))
 
-    async def _join(self, name: str, arguments: list[bytes]) -> None:
-        size = sum(map(len, arguments))
-        if name != self._together_name or self._together_bytes + size > TOGETHER_BYTES_MAX:
-            await self._store()
-        self._together_name = name
-        self._together_bytes += size
-        self._together.append(arguments)
+    def _fits(self, name: str, size: int) -> bool:
+        """Whether a command may be stored together with those before it."""
+        return not self._together or (
+            name == self._together_name and self._together_bytes + size <= TOGETHER_BYTES_MAX
+        )
 
     async def _store(self) -> None:
         """What was gathered."""

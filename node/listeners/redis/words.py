@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from goqueue.wire.errors import BadName
 from goqueue.wire.ids import is_name, validate_topic_name
@@ -78,8 +79,10 @@ def seconds(text: bytes) -> float:
     return float(text)
 
 
+@lru_cache(maxsize=1024)
 def topic(text: bytes) -> str:
-    """A key as the topic that it names. Raises BadName."""
+    """A key as the topic that it names; those that are named often are not checked each time.
+    Raises BadName."""
     try:
         name = text.decode()
     except UnicodeDecodeError:

@@ -65,6 +65,8 @@ def test_a_pipeline_comes_in_parts() -> None:
         (b"*1\r\n:1\r\n", "expected '$', got ':'"),
         (b"*1\r\n\x00", "expected '$', got byte 0"),
         (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$04\r\nPING\r\n", "invalid bulk length"),
+        (b"*01\r\n$4\r\nPING\r\n", "invalid multibulk length"),
         (b"*1\r\n$2000000000\r\n", "invalid bulk length"),
         (b"*1\r\n$1\r\nabc", "a bulk string does not end where its length says"),
         (b"*3\r\n" + b"$30000\r\n%b\r\n" % bytes(30000) * 2 + b"$30000\r\n", "a command over"),
@@ -150,3 +152,37 @@ def test_any_bytes_are_commands_or_refused() -> None:
                     pass
             except ProtocolError:
                 break
+
+
+def ended(*pieces: bytes) -> tuple[list[list[bytes]], str]:
+    """All commands, and how they ended."""
+    scanner, found = Scanner(BYTES_MAX), list[list[bytes]]()
+    try:
+        for piece in pieces:
+            scanner.feed(piece)
+            while some := scanner.commands():
+                found += some
+    except ProtocolError as error:
+        return found, str(error)
+    return found, f"{scanner.size} bytes left"
+
+
+def test_what_arrives_at_once_is_read_as_what_arrives_byte_by_byte() -> None:
+    """Short words are taken as lines, and nothing is whole of what comes in single bytes."""
+    rng = random.Random(7)
+    words = [b"", b"s", b"*", b"\r\n", b"$1\r\nx", b"*1\r\n$1\r\na\r\n", bytes(600), b"\xff" * 513]
+    for _ in range(60):
+        said = [rng.choices(words, k=rng.choice((1, 2, 5, 70))) for _ in range(rng.randrange(1, 6))]
+        data = bytearray(b"".join(command(*one) for one in said))
+        assert taken(bytes(data)) == said
+        data[:0] = rng.choice((b"", b"PING\r\n", b"*1\r\n$04\r\nPING\r\n", b"*0\r\n", b"*-1\r\n"))
+        for _ in range(rng.randrange(3)):
+            data[rng.randrange(len(data))] = rng.choice(b"*$\r\n019x")
+        whole = bytes(data[: rng.randrange(1, len(data) + 1)])
+        single = [whole[at : at + 1] for at in range(len(whole))]
+        assert ended(whole) == ended(*single)
+
+
+def test_a_command_over_the_bound_is_refused_though_its_words_are_short() -> None:
+    with pytest.raises(ProtocolError, match="a command over 100 bytes"):
+        taken(command(*["word"] * 20), bytes_max=100)

@@ -22,10 +22,10 @@ ARGUMENTS_MAX = 1 << 14
 COMMANDS_AT_ONCE = 1024
 """Of those that arrived together: the others are parsed once these are answered."""
 
-SPLIT_BYTES_MAX = 1 << 16
+LINES_BYTES_MAX = 1 << 16
 _COUNTS = {b"*%d" % count: count for count in range(1, 65)}
-_LENGTHS = [b"$%d" % length for length in range(513)]
-"""Heads of commands, and of words, that are taken as lines."""
+_HEADS = [b"$%d" % length for length in range(2049)]
+"""Of commands and of words that are taken as lines, and how many bytes of them at once."""
 
 _COUNT = re.compile(rb"\*(-?[1-9]\d{0,9}|0)\r\n")
 _LENGTH = re.compile(rb"\$(-?[1-9]\d{0,9}|0)\r\n")
@@ -75,7 +75,7 @@ class Scanner:
         Raises ProtocolError once what is before it was taken."""
         found: list[list[bytes]] = []
         begin = 0
-        if not self._partial.is_begun and self._data.startswith(b"*"):
+        if not self._partial.is_begun and self.bytes_max >= LINES_BYTES_MAX:
             begin = self._short(found)
         try:
             while begin < len(self._data) and len(found) < COMMANDS_AT_ONCE:
@@ -97,26 +97,30 @@ class Scanner:
         return found
 
     def _short(self, found: list[list[bytes]]) -> int:
-        """Take commands of short words from the beginning, up to the first other one; how many
-        bytes that were."""
-        lines = bytes(memoryview(self._data)[:SPLIT_BYTES_MAX]).split(b"\r\n")
-        at, size, taken = 0, 0, len(lines) - 1  # behind the last end of a line nothing is whole
-        while at < taken and len(found) < COMMANDS_AT_ONCE:
-            end = at + 1 + 2 * _COUNTS.get(lines[at], taken)
-            if end > taken:
+        """Take what is at the beginning where it is commands of short words and nothing else, but
+        for the last one's beginning; how many bytes that were."""
+        lines = bytes(memoryview(self._data)[:LINES_BYTES_MAX]).split(b"\r\n")
+        whole = len(lines) - 1  # behind the last end of a line nothing is
+        heads, words = list[bytes](), list[bytes]()
+        commands = list[list[bytes]]()
+        at = 0
+        while at < whole and len(commands) < COMMANDS_AT_ONCE:
+            end = at + 1 + 2 * _COUNTS.get(lines[at], whole)
+            if end > whole:
                 break
-            words = lines[at + 2 : end : 2]
-            lengths = list(map(len, words))
-            if max(lengths) >= len(_LENGTHS):
-                break
-            if lines[at + 1 : end : 2] != [_LENGTHS[length] for length in lengths]:
-                break
-            command = sum(map(len, lines[at:end])) + 2 * (end - at)
-            if command > self.bytes_max:
-                break
-            found.append(words)
-            size, at = size + command, end
-        return size
+            command = lines[at + 2 : end : 2]
+            heads += lines[at + 1 : end : 2]
+            words += command
+            commands.append(command)
+            at = end
+        try:
+            declared = list(map(_HEADS.__getitem__, map(len, words)))
+        except IndexError:
+            return 0
+        if heads != declared:
+            return 0
+        found += commands
+        return sum(map(len, lines[:at])) + 2 * at
 
     def _end_of(self, begin: int) -> int | None:
         """Where the command that begins there ends; None where it is not here as a whole."""

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,20 @@ def eventually(
             told = what if isinstance(what, str) else what()
             raise AssertionError(f"not within {deadline_s} s: {told}")
         time.sleep(0.02)
+
+
+def stand_still(pid: int) -> None:
+    """SIGSTOP, and wait until all of its threads have stopped: each may run on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(f"process {pid} stands still", lambda: _states(pid) == {"T"})
+
+
+def _states(pid: int) -> set[str]:
+    found = set[str]()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # that thread has ended
+            found.add(stat.read_text().rpartition(")")[2].split()[0])
+    return found
 
 
 @dataclass
@@ -100,9 +115,9 @@ class Node:
         return self._end(signal.SIGTERM, 20)
 
     def pause(self) -> None:
-        """SIGSTOP: there, and silent."""
+        """There, and silent."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
+        stand_still(self.process.pid)
 
     def resume(self) -> None:
         assert self.process is not None

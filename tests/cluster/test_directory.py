@@ -21,7 +21,7 @@ import pytest
 import goqueue
 from goqueue.errors import GoQueueError
 from tests.cluster.nursery import fork_program
-from tests.cluster.processes import HOST, ROOT, Cluster, Node, eventually
+from tests.cluster.processes import HOST, ROOT, Cluster, Node, eventually, stand_still
 from tests.ports import free_ports
 
 KILLS = int(os.environ.get("GOQUEUE_DIRECTORY_KILLS", "4"))
@@ -216,7 +216,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 def test_an_owner_that_stands_still_gives_others_an_error_in_time(tmp_path: Path) -> None:
     with holding(tmp_path / "jobs") as process:
         with goqueue.open(tmp_path / "jobs", timeout_s=0.5) as client:
-            process.send_signal(signal.SIGSTOP)
+            stand_still(process.pid)
             try:
                 with pytest.raises(GoQueueError) as slow:
                     client.publish("jobs", "second", partition=0)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.chaos.group_crew import Worker
 from tests.cluster.group_members import Member, Place, Pulse, ok, places
-from tests.cluster.processes import Answer, Cluster, Node, eventually, publish
+from tests.cluster.processes import Answer, Cluster, Node, eventually, publish, stand_still
 from tests.unit.node.http.compat.published_client import work_through
 
 SESSION_S = 2.5
@@ -170,7 +170,7 @@ async def test_a_consumer_process_that_was_stopped_goes_on_as_a_new_member(
         values = store(cluster, "stopped", 2, 200)
         eventually("it works", lambda: kinds(worker)["settled"] >= 10)
 
-        os.kill(worker.pid, signal.SIGSTOP)
+        stand_still(worker.pid)
         until = time.monotonic() + 2 * SESSION_S
         await heir.start(told)
         await heir.join()

@@ -7,7 +7,7 @@ timestamp is the entry's log time: it never goes back, so time windows cut exact
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import cast
 
@@ -24,6 +24,8 @@ from node.http.text.pieces import Chunk, LongText, base64_bytes, encoded_bytes
 
 ROW_BYTES = 150
 """What a message is taken to cost in JSON beside its texts."""
+CUT_BYTES = 16 * SLICE_BYTES
+"""Of values that are copied out of their batch at once: less than a millisecond."""
 
 
 class MessageView(msgspec.Struct, omit_defaults=True, gc=False):
@@ -125,7 +127,7 @@ async def render(cut: Cut, room: Room) -> list[Chunk]:
         held.grow(plain_bytes)
     try:
         plain = await _plain(cut.batch)
-        rows = cut.batch.rows(cut.first, cut.last, plain)
+        rows = await _rows(cut, plain)
     finally:
         if held is not None:
             held.shrink(plain_bytes)
@@ -153,6 +155,34 @@ async def _plain(batch: RecordBatch) -> bytes:
     if is_large and batch.codec is not Codec.NONE:
         return await in_thread(batch.plain_values)
     return batch.plain_values()
+
+
+async def _rows(cut: Cut, plain: bytes) -> Rows:
+    """The rows, of long values some at a time."""
+    batch = cut.batch
+    if len(plain) <= CUT_BYTES:
+        return batch.rows(cut.first, cut.last, plain)
+    rows = Rows([], [], [], [])
+    for first, last in _blocks(batch.value_lengths(), cut.first, cut.last):
+        if first > cut.first:
+            await pause()
+        some = batch.rows(first, last, plain)
+        rows.values.extend(some.values)
+        rows.keys.extend(some.keys)
+        rows.headers.extend(some.headers)
+        rows.message_ids.extend(some.message_ids)
+    return rows
+
+
+def _blocks(lengths: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """First and last of neighbours whose values are at most `CUT_BYTES` together; or of one."""
+    size = 0
+    for row in range(first, last):
+        if row > first and size + lengths[row] > CUT_BYTES:
+            yield first, row
+            first, size = row, 0
+        size += lengths[row]
+    yield first, last
 
 
 def _runs(rows: Rows) -> Iterator[tuple[int, int, int]]:

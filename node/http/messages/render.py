@@ -90,7 +90,13 @@ class Room:
         """Find out what was left open."""
         self._worst = 0
         while self._unmeasured:
-            self.left -= _run_bytes(self._unmeasured.pop())
+            run = self._unmeasured.pop()
+            if len(run.values) > 1:
+                self.left -= _run_bytes(run)
+            else:
+                self.left -= await _row_bytes(
+                    run.values[0], run.keys[0], run.headers[0], run.message_ids[0]
+                )
             await pause()
 
     def take(self, size: int) -> bool:
@@ -218,11 +224,15 @@ async def _fitting(run: Rows, weight: int, room: Room) -> int:
         room.take(size)
         return count
     columns = zip(run.values, run.keys, run.headers, run.message_ids, strict=True)
-    for taken, (value, *texts_of_row) in enumerate(columns):
-        size = ROW_BYTES + sum(_told_bytes(text) for text in texts_of_row if text)
-        if not room.take(size + await measured(value)):
+    for taken, columns_of_row in enumerate(columns):
+        if not room.take(await _row_bytes(*columns_of_row)):
             return taken
     return count
+
+
+async def _row_bytes(value: bytes, *texts: bytes | None) -> int:
+    """What a message comes to in JSON, of a long value a slice at a time."""
+    return ROW_BYTES + sum(_told_bytes(text) for text in texts if text) + await measured(value)
 
 
 def _run_bytes(run: Rows) -> int:

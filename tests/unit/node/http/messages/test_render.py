@@ -8,9 +8,11 @@ from goqueue.wire.batch import RecordBatch, Rows
 from goqueue.wire.encoding import encode_columns
 from goqueue.wire.types import Offset
 from node.api.records import StoredBatch
+from node.http.budget.slices import SLICE_BYTES
 from node.http.messages import render as render_module
 from node.http.messages.render import CUT_BYTES, Cut, Room, render
-from node.http.text.pieces import LongText
+from node.http.text import pieces as pieces_module
+from node.http.text.pieces import LongText, encoded_bytes
 
 LONG = CUT_BYTES - 1000
 VALUES = [bytes([row]) * size for row, size in enumerate([LONG, 10, 900, LONG, 3 * LONG, 0, 5])]
@@ -51,3 +53,23 @@ async def test_values_of_several_mib_are_copied_one_mib_or_one_value_at_once(
     told = [None if key is None else key.decode() for key in keys]
     assert [view.key for view in views] == told[first:last]
     assert [view.message_id for view in views] == ids[first:last]
+
+
+async def test_long_values_are_measured_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = list[int]()
+    real = encoded_bytes
+
+    def counted(blob: bytes) -> int:
+        looked_at.append(len(blob))
+        return real(blob)
+
+    monkeypatch.setattr(render_module, "encoded_bytes", counted)
+    monkeypatch.setattr(pieces_module, "encoded_bytes", counted)
+    size, room = CUT_BYTES, Room(16 * CUT_BYTES)
+    batch = RecordBatch.parse(encode_columns([bytes(size)] * 5, codec="zstd"))
+
+    chunks = await render(Cut(StoredBatch(Offset(0), 0, batch.buffer), batch, 0, 5), room)
+
+    assert sum(len(chunk.rows) for chunk in chunks) == 2, "of six times their size there are two"
+    assert sum(looked_at) >= 3 * size
+    assert max(looked_at) <= SLICE_BYTES

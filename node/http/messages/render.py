@@ -7,7 +7,7 @@ timestamp is the entry's log time: it never goes back, so time windows cut exact
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import cast
 
@@ -24,6 +24,8 @@ from node.http.text.pieces import Chunk, LongText, base64_bytes, encoded_bytes
 
 ROW_BYTES = 150
 """What a message is taken to cost in JSON beside its texts."""
+CUT_BYTES = 16 * SLICE_BYTES
+"""Of values that are copied out of their batch at once: less than a millisecond."""
 
 
 class MessageView(msgspec.Struct, omit_defaults=True, gc=False):
@@ -88,7 +90,13 @@ class Room:
         """Find out what was left open."""
         self._worst = 0
         while self._unmeasured:
-            self.left -= _run_bytes(self._unmeasured.pop())
+            run = self._unmeasured.pop()
+            if len(run.values) > 1:
+                self.left -= _run_bytes(run)
+            else:
+                self.left -= await _row_bytes(
+                    run.values[0], run.keys[0], run.headers[0], run.message_ids[0]
+                )
             await pause()
 
     def take(self, size: int) -> bool:
@@ -125,7 +133,7 @@ async def render(cut: Cut, room: Room) -> list[Chunk]:
         held.grow(plain_bytes)
     try:
         plain = await _plain(cut.batch)
-        rows = cut.batch.rows(cut.first, cut.last, plain)
+        rows = await _rows(cut, plain)
     finally:
         if held is not None:
             held.shrink(plain_bytes)
@@ -153,6 +161,34 @@ async def _plain(batch: RecordBatch) -> bytes:
     if is_large and batch.codec is not Codec.NONE:
         return await in_thread(batch.plain_values)
     return batch.plain_values()
+
+
+async def _rows(cut: Cut, plain: bytes) -> Rows:
+    """The rows, of long values some at a time."""
+    batch = cut.batch
+    if len(plain) <= CUT_BYTES:
+        return batch.rows(cut.first, cut.last, plain)
+    rows = Rows([], [], [], [])
+    for first, last in _blocks(batch.value_lengths(), cut.first, cut.last):
+        if first > cut.first:
+            await pause()
+        some = batch.rows(first, last, plain)
+        rows.values.extend(some.values)
+        rows.keys.extend(some.keys)
+        rows.headers.extend(some.headers)
+        rows.message_ids.extend(some.message_ids)
+    return rows
+
+
+def _blocks(lengths: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """First and last of neighbours whose values are at most `CUT_BYTES` together; or of one."""
+    size = 0
+    for row in range(first, last):
+        if row > first and size + lengths[row] > CUT_BYTES:
+            yield first, row
+            first, size = row, 0
+        size += lengths[row]
+    yield first, last
 
 
 def _runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
@@ -188,11 +224,15 @@ async def _fitting(run: Rows, weight: int, room: Room) -> int:
         room.take(size)
         return count
     columns = zip(run.values, run.keys, run.headers, run.message_ids, strict=True)
-    for taken, (value, *texts_of_row) in enumerate(columns):
-        size = ROW_BYTES + sum(_told_bytes(text) for text in texts_of_row if text)
-        if not room.take(size + await measured(value)):
+    for taken, columns_of_row in enumerate(columns):
+        if not room.take(await _row_bytes(*columns_of_row)):
             return taken
     return count
+
+
+async def _row_bytes(value: bytes, *texts: bytes | None) -> int:
+    """What a message comes to in JSON, of a long value a slice at a time."""
+    return ROW_BYTES + sum(_told_bytes(text) for text in texts if text) + await measured(value)
 
 
 def _run_bytes(run: Rows) -> int:

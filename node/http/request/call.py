@@ -215,9 +215,11 @@ class Call:
         if self.readmit is not None:
             await self.readmit()
 
-    def stand_in_line(self) -> None:
+    def stand_in_line(self) -> Share:
         """What is long of this task's work is done in the turns of whoever asks."""
-        SHARE.set(Share(self.shared.slices, self.shared.worker, self.owner.holder))
+        share = Share(self.shared.slices, self.shared.worker, self.owner.holder)
+        SHARE.set(share)
+        return share
 
     @property
     def owner(self) -> Owner:

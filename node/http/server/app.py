@@ -260,9 +260,8 @@ class HttpFront:
                 principal = await self._authenticator.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
                 call.readmit = partial(self._authenticator.admit, request, operation, params)
-                call.stand_in_line()
-                self._shared.slices.asked(call.owner.holder)
-                answer = await finished(call, await route.handler(call))
+                with call.stand_in_line():
+                    answer = await finished(call, await route.handler(call))
         except GoQueueError as error:
             code, principal = error.code, principal or refused_by(error)
             answer = error_answer(error, {"request_id": request_id})

@@ -12,11 +12,13 @@ import pytest
 
 from node.http.budget.slices import (
     APART_TURNS,
-    RECENTLY_S,
+    REST_TIMES,
     SHARE,
+    SHORT_S,
     Share,
     Slices,
     Worker,
+    in_thread,
     pause,
 )
 from node.http.connections.protocol import Connection
@@ -27,6 +29,8 @@ from node.http.request.body import SLICE_BYTES
 
 MESSAGES = "/topics/orders/messages"
 SLICES = 5
+SLICE_S, TURN_S = 0.002, 0.0001
+REST_TURNS = round(REST_TIMES * SLICE_S / TURN_S)
 
 
 class Loop:
@@ -43,6 +47,26 @@ class Loop:
 
     def stop(self) -> None:
         self._goes_on = False
+
+
+class Passing:
+    """Time that passes with the loop's turns, and with slices."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.passed_s = 0.0
+
+    def time_s(self) -> float:
+        return self.passed_s + self.loop.turn * TURN_S
+
+    async def work(self, slices: Slices, holder: str) -> list[int]:
+        """Turns of the loop from each slice to the next."""
+        done = list[int]()
+        for _ in range(SLICES):
+            await slices.turn(holder)
+            done.append(self.loop.turn)
+            self.passed_s += SLICE_S
+        return [after - before for before, after in pairwise(done)]
 
 
 @pytest.fixture
@@ -118,38 +142,103 @@ async def test_who_has_one_job_gets_every_second_slice_beside_who_has_sixty() ->
     assert Counter(done) == {"address a": 60 * SLICES, "key b": SLICES}
 
 
+@pytest.fixture
+async def passing(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Passing:
+    """The loop's time, as turns and slices take it."""
+    passing = Passing(loop)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", passing.time_s, raising=False)
+    return passing
+
+
 @pytest.mark.parametrize(
-    ("asked", "turns"),
+    ("on_the_way", "wait_s", "turns"),
     [
-        (("address a",), APART_TURNS),
-        (("key b", "address a", "address a"), 20),
-        (("key b", "wait", "address a"), APART_TURNS),
+        ((), 0.0, range(APART_TURNS, APART_TURNS + 1)),
+        (("address a",), 0.0, range(APART_TURNS, APART_TURNS + 1)),
+        (("key b",), 0.0, range(REST_TURNS, REST_TURNS + 2 * APART_TURNS)),
+        (("address a", "key b", "key c"), 0.0, range(REST_TURNS, REST_TURNS + 2 * APART_TURNS)),
+        (("key b", "key c"), 2 * SHORT_S, range(APART_TURNS, APART_TURNS + 1)),
     ],
+    ids=["nobody", "its own", "another", "several", "those that wait for something"],
 )
-async def test_while_others_ask_a_slice_is_followed_by_as_long_a_rest(
-    loop: Loop, asked: tuple[str, ...], turns: int, monkeypatch: pytest.MonkeyPatch
+async def test_a_slice_is_followed_by_a_rest_while_short_requests_of_others_are_on_their_way(
+    passing: Passing, on_the_way: tuple[str, ...], wait_s: float, turns: range
 ) -> None:
-    slices, done, worked_s = Slices(), list[int](), 0.0
-    monkeypatch.setattr(
-        asyncio.get_running_loop(), "time", lambda: worked_s + loop.turn * 0.0001, raising=False
-    )
+    slices = Slices()
+    for holder in on_the_way:
+        slices.began(Share(slices, Worker(), holder))
+    passing.passed_s += wait_s
+
+    done = await passing.work(slices, "address a")
+
+    assert len(done) == SLICES - 1 and all(apart in turns for apart in done), done
+
+
+async def test_long_work_goes_on_once_the_last_short_request_of_others_is_answered(
+    passing: Passing,
+) -> None:
+    slices = Slices()
+    own, first, last = (Share(slices, Worker(), who) for who in ("address a", "key b", "key b"))
+    for request in (own, first, last):
+        slices.began(request)
+    await slices.turn("address a")
+    passing.passed_s += SLICE_S
+    goes_on = asyncio.create_task(slices.turn("address a"))
+    for _ in range(2 * APART_TURNS):
+        await asyncio.sleep(0)
+    slices.ended(first)
+    slices.ended(first)
+    for _ in range(2 * APART_TURNS):
+        await asyncio.sleep(0)
+    assert not goes_on.done(), "one is on its way still"
+
+    slices.ended(last)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert goes_on.done()
+    assert passing.loop.turn < REST_TURNS
+
+
+async def test_a_publish_of_ten_steps_waits_for_one_slice_of_sixty_jobs() -> None:
+    slices, done = Slices(), list[str]()
 
     async def job() -> None:
-        nonlocal worked_s
         for _ in range(SLICES):
             await slices.turn("address a")
-            done.append(loop.turn)
-            worked_s += 0.002
+            done.append("slice")
 
-    for holder in asked:
-        if holder == "wait":
-            worked_s += 2 * RECENTLY_S
-        else:
-            slices.asked(holder)
-    await job()
+    async def request() -> None:
+        with Share(slices, Worker(), "key b"):
+            for _ in range(10):
+                await asyncio.sleep(0)
+        done.append("answer")
 
-    apart = [after - before for before, after in pairwise(done)]
-    assert all(abs(found - turns) <= (turns > APART_TURNS) * 2 for found in apart)
+    loop, now_s = asyncio.get_running_loop(), 0.0
+
+    def time_s() -> float:
+        return now_s + len([one for one in done if one == "slice"]) * SLICE_S
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "time", time_s, raising=False)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(60):
+                tasks.create_task(job())
+            tasks.create_task(request())
+
+    assert done.index("answer") == 1
+    assert len(done) == 60 * SLICES + 1
+
+
+async def test_a_request_that_turns_out_to_be_long_is_rested_for_no_more() -> None:
+    slices = Slices()
+    sliced, in_a_thread = (Share(slices, Worker(), who) for who in ("key a", "key b"))
+    for request, long_work in ((sliced, pause), (in_a_thread, lambda: in_thread(int))):
+        with request:
+            SHARE.set(request)
+            assert slices._others_ask("key c", 0.0)
+            await long_work()
+            assert not slices._others_ask("key c", 0.0)
 
 
 async def test_who_is_cancelled_takes_no_turn(loop: Loop) -> None:

@@ -221,3 +221,23 @@ async def test_many_unusable_messages_are_looked_at_a_few_at_once(held, monkeypa
 
     assert len(rows) == len(rows.errors) == sum(looked_at) == 40_000
     assert max(looked_at) <= messages_module.STEP_ROWS
+
+
+async def test_what_is_told_of_a_refused_body_is_freed_some_at_once(held, monkeypatch) -> None:
+    left: list[int] = []
+    real = rows_module._free_some
+
+    def free_some(rows: Rows) -> None:
+        before = len(rows.errors)
+        real(rows)
+        left.append(len(rows.errors))
+        assert before - left[-1] <= rows_module.FREED_ROWS
+
+    monkeypatch.setattr(rows_module, "_free_some", free_some)
+    body = b'{"messages":[' + b",".join([b"{}"] * 40_000) + b"]}"
+
+    with pytest.raises(PayloadTooLarge):
+        await read_rows(body, False, 30_000, held)
+
+    assert left[-1] == 0
+    assert len(left) >= 29_000 // rows_module.FREED_ROWS

@@ -30,6 +30,9 @@ class Kind(StrEnum):
     """Request heads that have not arrived as a whole."""
     BODIES = "bodies"
     """Bodies of requests as they arrive, decompressed, until the request is answered."""
+    PARTS = "parts"
+    """Messages of gRPC's publish streams that have not arrived as a whole: for each stream the
+    largest that there may be, as grpcio does not tell."""
     FORMS = "forms"
     """Forms of the console, which who logs in sends without a key."""
     ROWS = "rows"
@@ -62,6 +65,7 @@ class Bounds:
 BOUNDS: Mapping[Kind, Bounds] = {
     Kind.HEADS: Bounds(64 * MIB, 16 * MIB, 128 * KIB, 8 * MIB, 256 * KIB),
     Kind.BODIES: Bounds(256 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, MIB),
+    Kind.PARTS: Bounds(512 * MIB, 128 * MIB, 128 * MIB, 64 * MIB, 8 * MIB),
     Kind.FORMS: Bounds(4 * MIB, MIB, 64 * KIB, MIB, 16 * KIB),
     Kind.ROWS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
     Kind.APPENDS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),

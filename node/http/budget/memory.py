@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Self, TypeVar
@@ -174,6 +174,15 @@ class Held:
     def release(self) -> None:
         """Idempotent."""
         self.shrink(self.size)
+
+    def hand_over(self, holder: str) -> None:
+        """It is this holder's from now on, whatever it grows to. Raises OverBudget where that one
+        has no room for what it is now, and stays as it is then."""
+        if holder != self._owner.holder:
+            owner = replace(self._owner, holder=holder)
+            self._budget.charge(owner, self.size)
+            self._budget.release(self._owner, self.size)
+            self._owner = owner
 
     def split(self, size: int) -> Held:
         """So much of it, as a charge of its own."""

@@ -45,6 +45,8 @@ LOOK_AGAIN_S = 0.1
 """Whoever was told that something is ready may never come for it: then the next one is told."""
 TOLD_MAX = 64
 """Waiters of one group told at once that something is ready."""
+HALT_IS_NEW_S = 0.5
+"""Who begins to wait so soon after a halt may have asked before it."""
 TIMER_S_MAX = 5.0
 """Log time may be set forward: how long at most that goes unnoticed."""
 OVERDUE_S = 0.05
@@ -87,6 +89,7 @@ class QueueHost:
         self._waiters: dict[int, dict[Waiter, int]] = {}
         """Of each group, in the order of arrival, and down to which lane each wants messages."""
         self._opening: dict[Waiter, GroupRef] = {}
+        self._halted_s: dict[int, float] = {}  # groups that were seen to have halted, and when
         self._armed_for: tuple[int | None, int | None] = (None, None)
         self._receiving: dict[Ticket, int] = {}
         """The groups of receives that are not answered."""
@@ -206,6 +209,7 @@ class QueueHost:
     def drop_group(self, group: int) -> None:
         """The group was deleted in the cluster."""
         self.consumer_activity.forget(group)
+        self._halted_s.pop(group, None)
         if self._dispatcher is not None:
             self._dispatcher.drop_group(group)
             self._schedule()
@@ -235,6 +239,10 @@ class QueueHost:
             known.select(1, self._raft_group.log_time.now_ms(), lowest_lane)
         )
 
+    def is_halted(self, group: int) -> bool:
+        known = self._state.queue.groups.get(group)
+        return known is not None and bool(known.halted)
+
     def is_watched(self, group: int) -> bool:
         """Whether a receive of the group waits here for messages."""
         return any(not waiter.done() for waiter in self._waiters.get(group, ()))
@@ -246,9 +254,11 @@ class QueueHost:
         return due_ms is not None and due_ms + DUE_GRACE_MS <= self._raft_group.log_time.now_ms()
 
     def watch(self, group: int, waiter: Waiter, lowest_lane: int = LANES_COUNT - 1) -> None:
-        """Tell the waiter when something is ready for the group, of no lane below this one, or
-        leadership is lost."""
+        """Tell the waiter when something is ready for the group, of no lane below this one, when
+        the group halts, or leadership is lost."""
         self._waiters.setdefault(group, {})[waiter] = lowest_lane
+        if self._has_just_halted(group):
+            _tell(waiter)
         self._watched()
 
     def unwatch(self, group: int, waiter: Waiter) -> None:
@@ -419,6 +429,9 @@ class QueueHost:
         again = False
         for group, waiters in list(self._waiters.items()):
             known = self._state.queue.groups.get(group)
+            if self._has_just_halted(group):
+                for waiter in waiters:
+                    _tell(waiter)
             for lane in sorted(set(waiters.values())):
                 alike = [waiter for waiter, lowest in waiters.items() if lowest == lane]
                 waiting = [waiter for waiter in alike if not waiter.done()][:TOLD_MAX]
@@ -430,6 +443,14 @@ class QueueHost:
                     _tell(waiter)
                 again = again or 0 < ready < len(alike)
         return again
+
+    def _has_just_halted(self, group: int) -> bool:
+        """Whoever waits looks again then, and is told why nothing comes."""
+        if not self.is_halted(group):
+            self._halted_s.pop(group, None)
+            return False
+        now_s = self._loop.time()
+        return now_s - self._halted_s.setdefault(group, now_s) < HALT_IS_NEW_S
 
     def _wake_s(
         self, dispatcher: Dispatcher[Ticket], now_ms: int, look_again: bool

@@ -47,7 +47,8 @@ class LeaderWaits:
         self._remote_waits: dict[NodeId, int] = {}
 
     async def ask(self, wanted: Wanted, wait_s: float) -> Told:
-        """Partitions of one leader that are ready, or led by another one now."""
+        """Partitions of one leader that are ready, or led by another one now; or it is told to look
+        at them again: there the group has halted."""
         request = WaitRequest(
             wanted.group,
             [partition_id.pack() for partition_id in sorted(wanted.partitions)],
@@ -63,7 +64,8 @@ class LeaderWaits:
         for packed, leader in answer.moved:
             known = None if leader is None else NodeId(leader)
             self._topology.learn(PartitionId.unpack(packed), known, wanted.node)
-        if answer.moved and not answer.ready:
+        elsewhere = any(leader != wanted.node for _packed, leader in answer.moved)
+        if elsewhere and not answer.ready:
             await self._topology.changed(PartitionId.unpack(answer.moved[0][0]), PAUSE_MAX_S)
         told = [*answer.ready, *(packed for packed, _leader in answer.moved)]
         return Told([PartitionId.unpack(packed) for packed in told], everyone=bool(answer.moved))

@@ -68,6 +68,11 @@ class _Round:
     size: int = 0
     """Messages, and bytes of their values."""
 
+    @property
+    def is_halted(self) -> bool:
+        """Whether a partition gives nothing because the group has halted there."""
+        return any(kind == queue_rpc.HALTED for _packed, kind, _why in self.blocked)
+
 
 class QueueReceiver:
     """The front's side of receiving. Loop thread only."""
@@ -132,6 +137,9 @@ class QueueReceiver:
             if taking is not None:
                 taking.end()
             _raise_if_blocked(poll, found.blocked)
+            if found.is_halted and len(partitions) < len(poll.partitions):
+                partitions = poll.partitions  # whether all are is told by all of them
+                continue
             now = loop.time()
             nobody = len(found.unanswered) == len(poll.partitions)
             late = now >= max(end, started + LEADERLESS_S)

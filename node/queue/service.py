@@ -112,7 +112,8 @@ class QueueService:
         return taking.answer
 
     async def wait(self, request: WaitRequest) -> WaitAnswer:
-        """Return once something is ready, leadership of a partition is elsewhere, or in time."""
+        """Return once something is ready, leadership of a partition is elsewhere, the group halts
+        in one, or in time."""
         answer = self._ready(request)
         if answer.ready or answer.moved or request.wait_ms <= 0:
             return answer
@@ -132,7 +133,10 @@ class QueueService:
             for host in hosts:
                 if host is not None:
                     host.queue.unwatch(request.group, waiter)
-        return self._ready(request)
+        answer = self._ready(request)
+        if not answer.ready:  # everyone who waits is to look again, here
+            answer.moved.extend((packed, self._node) for packed in self._halted(request))
+        return answer
 
     def leave(self, ticket: int) -> None:
         """Nobody is interested in that wait any more."""
@@ -327,6 +331,11 @@ class QueueService:
             elif host.queue.is_ready(request.group, request.lowest_lane):
                 answer.ready.append(packed)
         return answer
+
+    def _halted(self, request: WaitRequest) -> list[bytes]:
+        """Partitions in which the group has halted."""
+        hosts = ((packed, self._led(packed)) for packed in request.partitions)
+        return [p for p, host in hosts if host is not None and host.queue.is_halted(request.group)]
 
     def _led(self, packed: bytes) -> PartitionHost | None:
         host = self._replicas.find(PartitionId.unpack(packed))

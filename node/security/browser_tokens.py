@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from coordinator.access.api_keys import ApiKeys
 from coordinator.commands.keys import SecretDigest
-from goqueue.wire.errors import Unauthenticated, Unavailable
+from goqueue.wire.errors import Unauthenticated
 from node.api.auth.principal import Principal
 from node.security.key_checks import principal_of
 from node.security.key_proofs import KeyProofs
@@ -34,19 +34,15 @@ class KeyBrowserTokens:
         is_stale: Callable[[], bool] = lambda: False,
     ) -> None:
         self._keys = keys
-        self._is_stale = is_stale
         secret = cluster_secret or os.urandom(32)
-        self._proofs = KeyProofs(b"goqueue browser token", secret, keys, now_ms, digest_of)
+        label = b"goqueue browser token"
+        self._proofs = KeyProofs(label, secret, keys, now_ms, digest_of, is_stale)
 
     def make(self, token: str) -> tuple[str, int]:
         return self._proofs.make(token, LIFE_S), LIFE_S
 
     def principal(self, browser_token: str, *, is_open: bool) -> Principal:
-        if self._is_stale():
-            raise Unavailable(
-                "this node has not heard of the cluster for too long to know which keys hold"
-            )
-        proven = self._proofs.check(browser_token, may_be_over=is_open)
+        proven = self._proofs.admit(browser_token, may_be_over=is_open)
         if proven is None:
             raise Unauthenticated(
                 f"this browser token is over, which it is after {LIFE_S} seconds, or is none",

@@ -22,6 +22,7 @@ from coordinator.commands.keys import SecretDigest
 from goqueue.wire.errors import Busy, Unauthenticated, Unavailable
 from node.api.auth.key_verifier import Origin
 from node.api.auth.principal import Principal, Role
+from node.security.key_proofs import KeysStale
 from node.security.key_secrets import NOBODYS, is_of
 from node.security.proving_queue import ProvingLine
 
@@ -111,9 +112,7 @@ class KeyChecks:
     async def prove(self, token: str, origin: Origin = NOWHERE) -> Principal:
         if self._is_stale():
             self._figures.authenticated("stale")
-            raise Unavailable(
-                "this node has not heard of the cluster for too long to know which keys hold"
-            )
+            raise KeysStale
         tried = await self._try(token, origin)
         if tried in ("unknown", "revoked", "bad_secret"):
             # this node may not have heard yet of a key, or a secret, that is new

@@ -19,13 +19,19 @@ from typing import NamedTuple
 
 from coordinator.access.api_keys import ApiKey, ApiKeys
 from coordinator.commands.keys import SecretDigest
-from goqueue.wire.errors import Unauthenticated
+from goqueue.wire.errors import Unauthenticated, Unavailable
 
 _PROOF = re.compile(
     r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,62})\.(?P<ends>[0-9]{1,12})\.(?P<nonce>[A-Za-z0-9_-]{22})"
     r"\.(?P<code>[A-Za-z0-9_-]{43})",
     re.ASCII,
 )
+
+
+class KeysStale(Unavailable):
+    """Keys may have been revoked long ago, and nobody told this node."""
+
+    text = "this node has not heard of the cluster for too long to know which keys hold"
 
 
 class Proven(NamedTuple):
@@ -46,6 +52,8 @@ class KeyProofs:
     keys: Callable[[], ApiKeys]
     now_ms: Callable[[], int]
     digest_of: Callable[[str], SecretDigest | None]
+    is_stale: Callable[[], bool] = lambda: False
+    """Whether this node has not heard of the cluster group for too long."""
 
     def make(self, token: str, life_s: int) -> str:
         """For a token that was proved right now. Raises Unauthenticated where it ended since."""
@@ -55,6 +63,12 @@ class KeyProofs:
         ends_s = self.now_ms() // 1000 + life_s
         told = f"{token.partition('.')[0]}.{ends_s}.{_text(os.urandom(16))}"
         return f"{told}.{self._sign(told, digest)}"
+
+    def admit(self, proof: str, *, may_be_over: bool = False) -> Proven | None:
+        """As `check`, for who is let in by it. Raises KeysStale, too."""
+        if self.is_stale():
+            raise KeysStale
+        return self.check(proof, may_be_over=may_be_over)
 
     def check(self, proof: str, *, may_be_over: bool = False) -> Proven | None:
         """What it proves; None where its time is over, unless it may be. Raises Unauthenticated

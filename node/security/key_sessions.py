@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 
 from coordinator.access.api_keys import ApiKey, ApiKeys
 from coordinator.commands.keys import EndSession, SecretDigest
-from goqueue.wire.errors import Unauthenticated, Unavailable
+from goqueue.wire.errors import Unauthenticated
 from log.levels import NotFinished
 from node.api.auth.principal import Principal
 from node.security.key_checks import principal_of
-from node.security.key_proofs import KeyProofs, code_of
+from node.security.key_proofs import KeyProofs, Proven, code_of
 
 LIFE_S = 8 * 3600
 """A working day; then the key is shown again."""
@@ -42,10 +42,9 @@ class KeySessions:
         self._tell = tell
         self._ended_here: dict[str, None] = {}
         self._keys = keys
-        self._is_stale = is_stale
         self._root = cluster_secret or os.urandom(32)
         label = b"goqueue console session"
-        self._proofs = KeyProofs(label, self._root, keys, now_ms, digest_of)
+        self._proofs = KeyProofs(label, self._root, keys, now_ms, digest_of, is_stale)
 
     @property
     def form_key(self) -> bytes:
@@ -55,11 +54,7 @@ class KeySessions:
         return self._proofs.make(token, LIFE_S), LIFE_S
 
     def principal(self, session: str) -> Principal:
-        if self._is_stale():
-            raise Unavailable(
-                "this node has not heard of the cluster for too long to know which keys hold"
-            )
-        key, command = self._proven(session)
+        key, command = _proven(self._proofs.admit(session))
         ended = self._keys().sessions
         if command.nonce in self._ended_here or ended.is_ended(
             key.id, command.nonce, command.ends_s
@@ -69,7 +64,7 @@ class KeySessions:
 
     async def end(self, session: str) -> None:
         try:
-            _, command = self._proven(session)
+            _, command = _proven(self._proofs.check(session))
         except Unauthenticated:
             return  # it is over
         if command.nonce in self._ended_here:
@@ -81,9 +76,9 @@ class KeySessions:
             with contextlib.suppress(NotFinished):
                 await self._tell(command)
 
-    def _proven(self, session: str) -> tuple[ApiKey, EndSession]:
-        """Whose it is, and what would end it. Raises Unauthenticated."""
-        proven = self._proofs.check(session)
-        if proven is None:
-            raise Unauthenticated("the session is over: show the key again", reason="expired")
-        return proven.key, EndSession(proven.key.id, proven.nonce, proven.ends_s)
+
+def _proven(proven: Proven | None) -> tuple[ApiKey, EndSession]:
+    """Whose it is, and what would end it. Raises Unauthenticated."""
+    if proven is None:
+        raise Unauthenticated("the session is over: show the key again", reason="expired")
+    return proven.key, EndSession(proven.key.id, proven.nonce, proven.ends_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Self, TypeVar
@@ -30,6 +30,9 @@ class Kind(StrEnum):
     """Request heads that have not arrived as a whole."""
     BODIES = "bodies"
     """Bodies of requests as they arrive, decompressed, until the request is answered."""
+    PARTS = "parts"
+    """Messages of gRPC's publish streams that have not arrived as a whole: for each stream the
+    largest that there may be, as grpcio does not tell."""
     FORMS = "forms"
     """Forms of the console, which who logs in sends without a key."""
     ROWS = "rows"
@@ -62,6 +65,7 @@ class Bounds:
 BOUNDS: Mapping[Kind, Bounds] = {
     Kind.HEADS: Bounds(64 * MIB, 16 * MIB, 128 * KIB, 8 * MIB, 256 * KIB),
     Kind.BODIES: Bounds(256 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, MIB),
+    Kind.PARTS: Bounds(512 * MIB, 128 * MIB, 128 * MIB, 64 * MIB, 8 * MIB),
     Kind.FORMS: Bounds(4 * MIB, MIB, 64 * KIB, MIB, 16 * KIB),
     Kind.ROWS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
     Kind.APPENDS: Bounds(256 * MIB, 64 * MIB, 64 * MIB, 32 * MIB, MIB),
@@ -170,6 +174,15 @@ class Held:
     def release(self) -> None:
         """Idempotent."""
         self.shrink(self.size)
+
+    def hand_over(self, holder: str) -> None:
+        """It is this holder's from now on, whatever it grows to. Raises OverBudget where that one
+        has no room for what it is now, and stays as it is then."""
+        if holder != self._owner.holder:
+            owner = replace(self._owner, holder=holder)
+            self._budget.charge(owner, self.size)
+            self._budget.release(self._owner, self.size)
+            self._owner = owner
 
     def split(self, size: int) -> Held:
         """So much of it, as a charge of its own."""

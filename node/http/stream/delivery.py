@@ -17,6 +17,7 @@ from node.http.queue.receive import room_for
 from node.http.queue.views import held_bytes, queued_views
 from node.http.request.answers import PAGE_BYTES_MIN
 from node.http.request.call import Call
+from node.http.request.troubles import FIRST_S, Troubles
 from node.http.stream.batches import batch_frame
 from node.http.stream.credit import Outstanding
 from node.http.stream.frames import Messages, error_frame
@@ -32,8 +33,6 @@ and asks for more while it gets much."""
 WAIT_S = 300.0
 """How long a receive waits, so that a stream that waits costs next to nothing: whether topics or
 partitions have come, `look` finds out meanwhile."""
-RETRY_S = (0.25, 5.0)
-"""Between receives that fail: the first pause, which doubles, and the longest."""
 STALE_PAUSE_S = 0.05
 GIVEN_BYTES = 256
 """What one outstanding message takes to remember."""
@@ -66,8 +65,7 @@ class Delivery:
         self._asked = 0
         self._extent: object = None
         self._page_bytes = PAGE_BYTES_MIN
-        self._troubles = 0
-        self._told_code = ""
+        self._troubles = Troubles()
         self._now_s = asyncio.get_running_loop().time
 
     def wake(self) -> None:
@@ -158,7 +156,7 @@ class Delivery:
             return []
         finally:
             self._receiving = None
-        self._troubles, self._told_code = 0, ""
+        self._troubles.passed()
         is_much = 2 * sum(len(message.value) for message in found) >= self._page_bytes
         self._page_bytes = (
             min(2 * self._page_bytes, RECEIVE_BYTES_MAX) if is_much else PAGE_BYTES_MIN
@@ -250,18 +248,14 @@ class Delivery:
             await asyncio.sleep(STALE_PAUSE_S)
             return True
         if isinstance(error, UnknownTopic) and self._source.places().places is not None:
-            await asyncio.sleep(RETRY_S[0])  # this node is behind, or the member is told soon
+            await asyncio.sleep(FIRST_S)  # this node is behind, or the member is told soon
             return True
         if not (error.retriable or isinstance(error, GroupHalted | OverBudget)):
             return False
-        if error.code != self._told_code:
-            self._told_code = error.code
+        if self._troubles.is_new(error.code):
             with suppress(ConnectionError):
                 await self._wire.tell(error_frame(error))
-        first_s, most_s = RETRY_S
-        pause_s = min(most_s, first_s * 2**self._troubles)
-        self._troubles = min(self._troubles + 1, 10)
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(self._troubles.next_pause_s())
         return True
 
 

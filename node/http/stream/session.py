@@ -361,9 +361,6 @@ class Session:
     def _note(self, request: SettleRequest, outcome: Outcome) -> None:
         if is_over(outcome):
             self._outstanding.free(request.receipt)
-            is_halted = isinstance(outcome, SettleView) and outcome.outcome == "halted"
-            if is_halted and self._delivery is not None:
-                self._delivery.restart()  # a receive that waits is not told
         elif isinstance(outcome, SettleView):  # it is extended
             until_s = asyncio.get_running_loop().time() + request.visibility_ms / 1000
             self._outstanding.extend(request.receipt, until_s)

@@ -13,7 +13,9 @@ class GrpcLimits:
     """Reasons stand beside the figures. All else is as `HttpLimits` has it."""
 
     message_bytes_max: int = 4 * MIB
-    """Of one message from a client, as GoQueue has it: what grpcio refuses beyond it."""
+    """Of one message from a client, as GoQueue has it: grpcio refuses what says that it is larger,
+    before it comes. So much is charged for a publish stream, as nobody but grpcio sees how much of
+    a message has come."""
     document_bytes_max: int = 1 * MIB
     """Of a message that is no publish: made of empty parts, it takes 30 times as much in memory."""
     batch_bytes_max: int = 3 * MIB

@@ -41,8 +41,10 @@ GATHERED_MAX = 64
 
 async def publish_stream(rpc: Rpc) -> None:
     """Until the client has said all and was told all. Raises Unavailable where the node stops,
-    ConnectionError where nobody is there."""
-    await _PublishStream(rpc).run()
+    OverBudget where there are as many such streams as may be, and ConnectionError where nobody is
+    there."""
+    with rpc.hold(Kind.PARTS, rpc.limits.message_bytes_max):
+        await _PublishStream(rpc).run()
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ is no difference, and so what arrives slowly can be charged, or given up.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from node.listeners.grpc.failures import fail
 from node.listeners.grpc.library import Context, grpc
 from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.methods import Method, methods
+from node.listeners.grpc.peers import Peers
 from node.listeners.parts import ListenerParts, Tls
 from node.listeners.requests import Requests
 
@@ -48,7 +49,7 @@ class GrpcListener:
         self._tls = tls
         self._server: Any = None
         self._open: set[Rpc] = set()
-        self._peers: Counter[str] = Counter()
+        self._peers = Peers(parts.crowd, partial(parts.metrics.connected, PROTOCOL))
         self._watching = TaskSet("node", "grpc_watch_failed")
 
     @property
@@ -111,29 +112,23 @@ class GrpcListener:
         caller = desk.requests.caller(address_of(peer), peer)
         metadata = context.invocation_metadata() or ()
         with desk.requests.observed(caller, method.name, method.operation) as seen:
-            caller.token = token_of(metadata)
-            await desk.requests.admit(caller, method.operation)
-            with desk.requests.hold(caller, Kind.BODIES, desk.limits.open_call_bytes):
-                rpc = Rpc(desk, context, caller, method.request_class, seen, metadata)
-                self._entered(rpc, peer)
-                try:
-                    await self._until_stopped(method, rpc)
-                finally:
-                    rpc.done()
-                    self._left(rpc, peer)
+            self._peers.enter(peer, caller.address)
+            try:
+                caller.token = token_of(metadata)
+                await desk.requests.admit(caller, method.operation)
+                with desk.requests.hold(caller, Kind.BODIES, desk.limits.open_call_bytes):
+                    rpc = Rpc(desk, context, caller, method.request_class, seen, metadata)
+                    await self._kept(method, rpc)
+            finally:
+                self._peers.leave(peer)
 
-    def _entered(self, rpc: Rpc, peer: str) -> None:
-        """grpcio tells of calls only: those that make some are the connections that are counted."""
+    async def _kept(self, method: Method, rpc: Rpc) -> None:
         self._open.add(rpc)
-        self._peers[peer] += 1
-        self._desk.parts.metrics.connected(PROTOCOL, len(self._peers))
-
-    def _left(self, rpc: Rpc, peer: str) -> None:
-        self._open.discard(rpc)
-        self._peers[peer] -= 1
-        if not self._peers[peer]:
-            del self._peers[peer]
-        self._desk.parts.metrics.connected(PROTOCOL, len(self._peers))
+        try:
+            await self._until_stopped(method, rpc)
+        finally:
+            rpc.done()
+            self._open.discard(rpc)
 
     async def _until_stopped(self, method: Method, rpc: Rpc) -> None:
         if not method.is_endless:
@@ -181,6 +176,8 @@ def _options(desk: Desk) -> list[tuple[str, Any]]:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.message_bytes_max),
         ("grpc.max_send_message_length", -1),
+        # else it gives every stream a window of 4 MiB, whether or not it is read from
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", limits.streams_per_connection_max),
         ("grpc.max_metadata_size", limits.metadata_bytes_max),
         ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),

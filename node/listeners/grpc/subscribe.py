@@ -30,6 +30,7 @@ from node.api.members import Assignment, JoinRequest, Place
 from node.api.queue import QueuedMessage, SettleRequest
 from node.api.spans import MESSAGES_MAX
 from node.http.budget.memory import Held, Kind
+from node.http.request.troubles import FIRST_S, Troubles
 from node.listeners.grpc.call import Rpc
 from node.listeners.grpc.consume import Page, heartbeat, page_of
 from node.listeners.grpc.failures import error_of
@@ -42,8 +43,6 @@ from node.listeners.waiting import TAKING_TIMES, room_for
 
 CLIENT_ID = "grpc"
 """Of a member that does not say what it is called."""
-RETRY_S = (0.25, 5.0)
-"""Between receives that fail: the first pause, which doubles, and the longest."""
 BEATS_A_SESSION = 3
 LOST = "consumer lost"
 
@@ -79,7 +78,7 @@ class _Subscription:
         self._turn = asyncio.Lock()
         self._said_s = asyncio.get_running_loop().time()
         self._tasks = TaskSet(None)
-        self._told_code = ""
+        self._troubles = Troubles()
         self._unsent: list[str] = []
         """Receipts of what was leased, and never told."""
         self._given = dict[str, None]()
@@ -124,7 +123,7 @@ class _Subscription:
             except GoQueueError as error:
                 if not error.retriable:
                     raise
-                await asyncio.sleep(RETRY_S[0])
+                await asyncio.sleep(FIRST_S)
                 continue
             if following.generation < told.generation or following.revision == told.revision:
                 continue  # of a node that is behind, or nothing new
@@ -152,7 +151,6 @@ class _Subscription:
 
     async def _deliver(self) -> None:
         """Ends only by raising."""
-        troubles = 0
         while True:
             try:
                 with room_for(self._rpc.desk.requests, self._rpc.caller, self._page.bytes) as room:
@@ -167,14 +165,13 @@ class _Subscription:
                         there = TAKING_TIMES * sum(len(message.value) for message in found)
                         room.resize(min(there, room.size))
                         await self._give(found)
-                troubles, self._told_code = 0, ""
+                self._troubles.passed()
             except GoQueueError as error:
                 if not _is_passing(error):
                     raise
                 await self._give_back()
                 await self._tell_trouble(error)
-                await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * 2**troubles))
-                troubles = min(troubles + 1, 10)
+                await asyncio.sleep(self._troubles.next_pause_s())
 
     async def _give(self, found: Sequence[QueuedMessage]) -> None:
         left = [message.receipt for message in found]
@@ -212,8 +209,7 @@ class _Subscription:
 
     async def _tell_trouble(self, error: GoQueueError) -> None:
         """Once, until it passes."""
-        if error.code != self._told_code and not isinstance(error, StaleGeneration):
-            self._told_code = error.code
+        if not isinstance(error, StaleGeneration) and self._troubles.is_new(error.code):
             await self._say(pb.ConsumeResponse(error=error_of(error)))
 
     async def _say(self, told: pb.ConsumeResponse) -> None:

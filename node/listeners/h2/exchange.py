@@ -167,6 +167,11 @@ class Exchange:
             self._arrived.clear()
             await self._arrived.wait()
 
+    def is_of(self, holder: str) -> None:
+        """It is known who asks: what has come, and what comes, is charged to that one. Raises
+        OverBudget."""
+        self._held.hand_over(holder)
+
     def hurry(self, grace_s: float) -> None:
         """The rest of the body must come in time."""
         if not self.is_whole:

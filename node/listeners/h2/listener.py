@@ -132,6 +132,7 @@ class H2Listener:
                 assert isinstance(exchange.head, Head)
                 caller.token = exchange.head.token
                 await self._requests.admit(caller, operation, wanted.topic)
+                exchange.is_of(caller.owner.holder)
                 if caller.principal is not None or not self._parts.admission.is_locked:
                     wire.is_known()
                 if wanted.asks is Asks.PUBLISH:

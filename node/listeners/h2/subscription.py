@@ -28,6 +28,7 @@ from node.api.spans import MESSAGES_MAX, Work
 from node.api.streams import Stream, is_over
 from node.http.budget.memory import Kind
 from node.http.request.long_poll import WAIT_BYTES
+from node.http.request.troubles import Troubles
 from node.listeners.h2.commands import BadCommand, Command, Commands, Verb
 from node.listeners.h2.exchange import Exchange
 from node.listeners.h2.heads import OPERATIONS, Asks, Wanted
@@ -43,8 +44,6 @@ RECEIVE_BYTES_MAX = 256 << 10
 """Of values that are leased at once."""
 HELD_TIMES = 3
 """What a message holds while it is sent, in its own size: itself, and its line."""
-RETRY_S = (0.25, 5.0)
-"""Between what fails: the first pause, which doubles, and the longest."""
 SETTLE_S = 15.0
 """How long a settle is repeated that no leader has answered; then the stream ends."""
 SETTLED_S = 5.0
@@ -108,8 +107,7 @@ class Subscription:
         self._saying = asyncio.Lock()
         self._receiving: asyncio.Timeout | None = None
         self._partitions = 0
-        self._troubles = 0
-        self._told_code = ""
+        self._troubles = Troubles()
         self._tasks = TaskSet("node", "h2_subscription_failed")
         self._settles = TaskSet("node", "h2_settle_failed")
         self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
@@ -243,7 +241,7 @@ class Subscription:
         """Those whose lease was over. Raises what no repeat has mended."""
         failed: list[tuple[Command, GoQueueError]] = []
         loop = asyncio.get_running_loop()
-        until_s, (pause_s, pause_s_max) = loop.time() + SETTLE_S, RETRY_S
+        until_s, troubles = loop.time() + SETTLE_S, Troubles()
         while True:
             ends = await self._stream.settle([request for _, request in left])
             again: list[tuple[Command, SettleRequest]] = []
@@ -259,8 +257,7 @@ class Subscription:
             if not again:
                 return failed
             left = again
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, pause_s_max)
+            await asyncio.sleep(troubles.next_pause_s())
 
     # private: what it is given
 
@@ -277,7 +274,7 @@ class Subscription:
             room_bytes = await self._exchange.room()
             try:
                 await self._deliver(left, max(1, room_bytes * 3 // 4))
-                self._troubles, self._told_code = 0, ""
+                self._troubles.passed()
             except GoQueueError as error:
                 await self._bear(error)
 
@@ -336,13 +333,9 @@ class Subscription:
         if not (error.retriable or isinstance(error, GroupHalted | OverBudget)):
             self.over(End(returned=True, error=error))
             return
-        if error.code != self._told_code:
-            self._told_code = error.code
+        if self._troubles.is_new(error.code):
             await self._tell(f"error getting next value for consumer: {error.message}", error.code)
-        first_s, most_s = RETRY_S
-        pause_s = min(most_s, first_s * 2**self._troubles)
-        self._troubles = min(self._troubles + 1, 10)
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(self._troubles.next_pause_s())
 
     async def _tell(self, text: str, code: str) -> None:
         await self._say({"error": text, "code": code})

@@ -21,8 +21,10 @@ from goqueue.wire.types import Index
 from node.api.auth.principal import Principal, Role
 from node.security import key_checks, key_secrets
 from node.security import proving_queue as proving_line
+from node.security.browser_tokens import KeyBrowserTokens
 from node.security.key_checks import KeyChecks
 from node.security.key_secrets import digest_of, is_of, new_secret, read_token
+from node.security.key_sessions import KeySessions
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -246,3 +248,26 @@ def test_made_up_ids_and_secrets_are_random_enough() -> None:
 
     assert len({key_secrets.new_id() for _ in range(100)}) == 100
     assert all(len(new_secret()) == 43 for _ in range(10))
+
+
+async def test_a_node_that_hears_of_nobody_lets_nobody_in_by_a_proof_and_logs_out(
+    world: World,
+) -> None:
+    world.create()
+    await world.checks.prove(TOKEN)
+    keys, now_ms = (lambda: world.state.keys), (lambda: world.now_ms)
+    given = (keys, now_ms, world.checks.digest, b"a secret", lambda: world.stale)
+    sessions, tokens = KeySessions(*given), KeyBrowserTokens(*given)
+    session, token = sessions.begin(TOKEN)[0], tokens.make(TOKEN)[0]
+
+    world.stale = True
+    with pytest.raises(Unavailable, match="too long"):
+        sessions.principal(session)
+    with pytest.raises(Unavailable, match="too long"):
+        tokens.principal(token, is_open=True)
+    await sessions.end(session)
+
+    world.stale = False
+    assert tokens.principal(token, is_open=False).key_id == "app"
+    with pytest.raises(Unauthenticated):
+        sessions.principal(session)

@@ -10,6 +10,8 @@ import pytest
 
 from goqueue.wire.batch import RecordBatch, encode_columns
 from goqueue.wire.errors import TooManyInFlight
+from node.api.claims import NOBODY
+from node.api.queue import SettleRequest
 from node.http.budget.memory import Kind
 from tests.one_node import eventually
 from tests.unit.node.http.stream.talk import talking
@@ -461,3 +463,23 @@ async def test_a_group_that_its_own_settles_halt_is_told_at_once(front, put, bro
 
         assert told["results"][-1]["state"] == "halted"
         assert halted["code"] == "group_halted"
+
+
+async def test_a_stream_that_waits_is_told_at_once_when_others_halt_its_group(
+    front, put, broker, clock
+):
+    await broker.groups.put_group("workers", {"halt_percent": 1, "halt_window": 1})
+    await put(b"a", b"b", b"c", partition=0)
+    taken = await broker.queue.receive(
+        "workers", ["orders"], claim=NOBODY, limit=3, wait_s=0.0, visibility_ms=None
+    )
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"], partitions=[0])
+        assert await talker.quiet()
+
+        await broker.receipts.settle(
+            [SettleRequest(one.receipt, "reject") for one in taken], "workers"
+        )
+        await clock.pass_ms(100)
+
+        assert (await talker.hear("error"))["code"] == "group_halted"

@@ -22,7 +22,7 @@ from node.api.auth.principal import Principal, Role
 from node.broker.node import NodeBroker
 from node.http.auth.admission import Admission
 from node.http.budget.limits import HttpLimits
-from node.http.budget.memory import Bounds, Budgets, Kind
+from node.http.budget.memory import Bounds, Budgets, Kind, Owner
 from node.http.connections.crowd import Crowd
 from node.listeners.h2.bounds import H2Bounds
 from node.listeners.h2.listener import H2Listener
@@ -134,6 +134,40 @@ async def test_keys_are_asked_for_as_over_http_and_looked_at_again() -> None:
     assert told[0] == ("h2", "publish", "foo", 401, "unauthenticated")
     assert ("h2", "publish", "foo", 200, "") in told
     assert ("h2", "streamGroup", "foo", 200, "") in told
+
+
+async def test_what_comes_is_charged_to_the_key_as_soon_as_it_is_known() -> None:
+    budgets = Budgets({Kind.BODIES: Bounds(10_000, 1000, 10_000, 0, 0)})
+    bodies, key = budgets[Kind.BODIES], ("authorization", f"Bearer {next(iter(TOKENS))}")
+    async with (
+        h2_node() as node,
+        listening(node.broker, keys=Keys(), budgets=budgets) as listener,
+        talking(listener.port) as talker,
+    ):
+        held = budgets.hold(Kind.BODIES, Owner("key producer", "another"), 950)
+        answer = await talker.ask("POST", "/publish/foo", key, ("content-length", "100"))
+        await talker.send(answer, b"5 are")  # it waits for room for all of it
+        await eventually(lambda: bodies.held_by("key producer") == 955)
+        assert bodies.used == 955
+
+        held.release()
+        await talker.send(answer, bytes(95), is_last=True)
+        assert (await talker.ended(answer)).status == 201
+        await eventually(lambda: not bodies.used)
+
+
+async def test_a_key_without_room_for_what_has_come_is_refused() -> None:
+    budgets = Budgets({Kind.BODIES: Bounds(10_000, 1000, 10_000, 0, 0)})
+    keys, key = Keys(), ("authorization", f"Bearer {next(iter(TOKENS))}")
+    async with (
+        h2_node() as node,
+        listening(node.broker, keys=keys, budgets=budgets, room_wait_s=0.0) as listener,
+        talking(listener.port) as talker,
+    ):
+        held = budgets.hold(Kind.BODIES, Owner("key producer", "another"), 998)
+        assert await refused(talker, "/publish/foo", b"begun", key) == (429, "over_budget")
+        held.release()
+        assert budgets[Kind.BODIES].used == 0
 
 
 async def test_bodies_are_bounded_by_size_speed_and_memory() -> None:

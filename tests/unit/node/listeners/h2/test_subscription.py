@@ -12,6 +12,7 @@ from node.api.claims import NOBODY, Claim
 from node.api.queue import SettleRequest, SettleView
 from node.api.streams import Stream
 from node.broker.node import NodeBroker
+from node.http.request import troubles
 from node.listeners.h2 import subscription
 from node.listeners.h2.commands import Command, Verb
 from node.listeners.h2.subscription import _Given, dacks_of, request_of
@@ -59,7 +60,7 @@ class Faulty:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription, "RETRY_S", (0.0, 0.0))
+    monkeypatch.setattr(troubles, "FIRST_S", 0.0)
 
 
 async def heard(faulty: Mapping[str, Sequence[GoQueueError]], said: Sequence[str]) -> list[Any]:

@@ -3,8 +3,8 @@
 `python -m tests.cluster.crowds` starts a node for each of Redis' protocol, HTTP/2 and gRPC. Half of
 the idle ones never say a word, half are greeted first. The hostile ones begin a command or a frame
 and fall silent, send what is no protocol, send a byte now and then, announce sizes that nobody has,
-or ask on and on and read no answer. All that time one client that behaves publishes, each time on
-a connection that it keeps or on a new one, as its library does. The node must live, its memory
+or ask on and on and read no answer. All that time one client that behaves publishes, on
+a connection that it keeps, and now and then on a new one. The node must live, its memory
 must stay bounded, and that client must be served.
 """
 
@@ -41,6 +41,8 @@ SERVED_MIN = 20
 HOLD_S = 15.0
 SERVED_S = 120.0
 PAUSE_S = 0.05
+NEW_EACH = 10
+"""Of so many publishes one is by a client that has just come."""
 MIB = 1 << 20
 GROWN_MAX = 512 * MIB
 TOPIC = "orders"
@@ -115,10 +117,11 @@ class Seen:
 
 
 class Behaved:
-    """Publishes one line after the other, on a thread of its own. A context."""
+    """Publishes one line after the other, on a thread of its own: by a client that it keeps, and
+    each tenth time by a new one. A context."""
 
-    def __init__(self, client: Client, door: Door) -> None:
-        self._client, self._door = client, door
+    def __init__(self, make: Callable[[], Client], door: Door) -> None:
+        self._make, self._door = make, door
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="behaved")
         self.took_s: list[float] = []
@@ -143,14 +146,16 @@ class Behaved:
         )
 
     def _run(self) -> None:
-        number = 0
+        number, kept = 0, self._make()
         while not self._is_over.wait(PAUSE_S) and not self.failed:
             began = time.monotonic()
-            told = self._client.publish(self._door, [Line(number, "from one that behaves")])
+            client = self._make() if number % NEW_EACH == NEW_EACH - 1 else kept
+            told = client.publish(self._door, [Line(number, "from one that behaves")])
             if told.stored[number]:
                 self.took_s.append(time.monotonic() - began)
             else:
-                self.failed.append(f"{dict(told.refused)} {told.wrong}")
+                who = "the one it keeps" if client is kept else "a new one"
+                self.failed.append(f"by {who}: {dict(told.refused)} {told.wrong}")
             number += 1
 
 
@@ -243,7 +248,10 @@ def run(listener: str, idle: int, hostiles: int, seed: int, folder: Path) -> lis
         seen = []
         assert node.process is not None
         pid = node.process.pid
-        with Behaved(LISTENERS[listener](TOPIC, "readers", 0), door) as client, Crowd(port) as held:
+        with (
+            Behaved(lambda: LISTENERS[listener](TOPIC, "readers", 0), door) as client,
+            Crowd(port) as held,
+        ):
 
             def watched(crowd: str, offered: int, come: Callable[[int], None]) -> None:
                 Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -16,8 +16,6 @@ from tests.protocols.h2_answers import note_answer
 from tests.protocols.ledger import Ledger
 
 AT_ONCE = 10
-END_S = 5.0
-"""How long a node may take to end an answer whose body has ended."""
 
 
 class DuplexClient:
@@ -85,7 +83,7 @@ class DuplexClient:
                 raise ConnectionError("the node has ended it")
             is_told.set()
             await duplex.say(b"", is_last=True)
-            async with asyncio.timeout(END_S):
+            async with asyncio.timeout(ANSWER_S):
                 await reading
             acks.ended()
         finally:

@@ -67,7 +67,7 @@ test-shown: test-console test-deploy test-upgrade test-wheels
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes -q -n 3 --dist worksteal $(SLOWEST)
+	$(BIN)/python -m pytest tests/unit tests/check tests/chaos tests/fuzz tests/kubernetes tests/protocols -q -n 3 --dist worksteal $(SLOWEST)
 
 ## test-sim      2,000 seeds of the cluster simulation
 test-sim: setup-dev
@@ -105,10 +105,10 @@ wheels: setup-dev
 test-prometheus: setup-dev programs
 	GOQUEUE_PROMETHEUS_REPORT=build/prometheus.md $(BIN)/python -m pytest tests/cluster/test_prometheus.py -q -s
 
-## programs      Debian's prometheus, chromium, shellcheck, nftables, Java, PostgreSQL and what faults of networks and disks need, for tests; only as root, with apt-get, and only if missing
+## programs      Debian's prometheus, chromium, shellcheck, nftables, Java, PostgreSQL, clients of Redis, curl and what faults of networks and disks need, for tests; only as root, with apt-get, and only if missing
 programs:
 	@$(PYTHON) scripts/programs.py prometheus=prometheus promtool=prometheus chromium=chromium shellcheck=shellcheck java=openjdk-17-jre-headless \
-	  nft=nftables ip=iproute2 mkfs.ext4=e2fsprogs cc=gcc+libc6-dev pg_ctlcluster=postgresql
+	  nft=nftables ip=iproute2 mkfs.ext4=e2fsprogs cc=gcc+libc6-dev pg_ctlcluster=postgresql redis-cli=redis-tools redis-benchmark=redis-tools curl=curl
 
 ## setup-terraform  moto and checkov, in a virtual environment of their own
 setup-terraform: $(VENV)-terraform/.done
@@ -175,9 +175,9 @@ mutants: setup-dev
 	$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS)
 	$(BIN)/python -m tests.plants
 
-## chaos         MINUTES (10) of every fault that this machine can make, under load, checked
+## chaos         MINUTES (10) of every fault that this machine can make, under load of every protocol, checked
 chaos: setup-dev
-	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES)
+	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES) --protocols redis,h2,grpc
 
 ## chaos-release 200 faults of each kind over 1,000,000 acked sends, on CLUSTERS (6) at once (as root)
 chaos-release: setup-dev

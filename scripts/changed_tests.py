@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
 
-TREES = ("tests/unit/", "tests/check/", "tests/chaos/", "tests/fuzz/", "tests/kubernetes/")
+TREES = (
+    "tests/unit/",
+    "tests/check/",
+    "tests/chaos/",
+    "tests/fuzz/",
+    "tests/kubernetes/",
+    "tests/protocols/",
+)
 """What `make test-unit` runs."""
 TIDY = "tests/unit/tidy/"
 SLOW_TIDY = {TIDY + "test_bootstrap.py", TIDY + "test_locks.py"}

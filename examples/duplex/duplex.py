@@ -43,6 +43,8 @@ class Duplex:
         self._text = b""
         self._is_over = False
         self.status = 0
+        self.head: dict[str, str] = {}
+        """Of the answer, once it has begun."""
 
     @classmethod
     async def ask(
@@ -116,7 +118,8 @@ class Duplex:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, ResponseReceived):
-            self.status = int(dict(event.headers or [])[":status"])
+            self.head = {str(name): str(value) for name, value in event.headers or []}
+            self.status = int(self.head[":status"])
         elif isinstance(event, DataReceived):
             self._text += event.data
             # the window is the credit: what is not acknowledged here is not sent any more

@@ -338,3 +338,16 @@ def test_exit_status_tells_what_failed() -> None:
     assert conclude(score(), ["ground gone"], 1, 5, ["kill"]) == 2
     assert conclude(score(2.5), [], 1, 5, ["kill"]) == 3
     assert conclude(score(), [], 2, 5, ["kill"]) == 4
+
+
+def test_what_clients_of_other_protocols_find_counts_also_when_storms_are_added_up() -> None:
+    found = judged(fault("kill", "killed"))
+    found.spoken.append("redis: lost: 7")
+    found.spoken_counts["redis published"] = 10
+    one, both = Score(), Score()
+    one.add_round(found)
+    both.merge(Score.load(one.dump()))
+
+    assert not found.is_clean and not both.is_clean
+    assert both.violations == ["redis: lost: 7"]
+    assert any("{'redis published': 10}" in line for line in both.lines())

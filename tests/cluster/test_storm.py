@@ -34,6 +34,7 @@ async def test_nothing_is_lost_in_a_storm(
         round_seconds=60.0,
         rate=0.0,
         part=0,
+        protocols="",
     )
     storm = Storm(options, tmp_path, random.Random(1))
 

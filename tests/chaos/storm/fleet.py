@@ -30,7 +30,17 @@ from tests.chaos.storm.tally import ACKED, Tally
 
 TELLS_S = 60.0
 _LINE_BYTES_MAX = 1 << 24
-_PASSED_ON = ("nemesis", "each", "acked", "minutes", "nodes", "rate", "elastic", "clusters")
+_PASSED_ON = (
+    "nemesis",
+    "protocols",
+    "each",
+    "acked",
+    "minutes",
+    "nodes",
+    "rate",
+    "elastic",
+    "clusters",
+)
 
 
 class Fleet:

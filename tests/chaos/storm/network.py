@@ -17,6 +17,8 @@ from tests.chaos.storm.ground import MARK, CommandFailed, do
 
 HTTP_PORT = 8080
 PEER_PORT = 7000
+LISTENERS_PORT = 9000
+"""The first of those for other protocols."""
 _DROPS = "chaos"
 _DIVERTS = "divert"
 

@@ -18,6 +18,7 @@ from tests.chaos.publishers import KINDS, Publisher
 from tests.chaos.queue_clients import Consumer, Producer
 from tests.chaos.readers import Reader
 from tests.chaos.storm.site import Site
+from tests.chaos.storm.speakers import Speakers
 from tests.check import logcheck, queuecheck
 from tests.check.history import Event, History
 from tests.check.queuehistory import QueueHistory
@@ -76,10 +77,13 @@ class Judgement:
     queue: queuecheck.Verdict
     errors: Counter[str]
     events: list[Event] = field(default_factory=list[Event])
+    spoken: list[str] = field(default_factory=list[str])
+    """What clients of other protocols found broken."""
+    spoken_counts: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def is_clean(self) -> bool:
-        return self.log.is_clean and self.queue.is_clean
+        return self.log.is_clean and self.queue.is_clean and not self.spoken
 
     @property
     def acked(self) -> int:
@@ -97,7 +101,9 @@ class Round:
         history: History,
         rng: random.Random,
         load: Load,
+        protocols: Sequence[str] = (),
     ) -> None:
+        """`protocols`: those beside HTTP that have a client each."""
         self.log = f"log-{number}"
         self.queue = f"queue-{number}"
         self.history = history
@@ -114,6 +120,7 @@ class Round:
         self._tasks: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
         """Of all but consumers."""
+        self._speakers = Speakers(number, site, http, protocols)
         self._reader = Reader(
             site, http, self.log, history, rng, sample_pause_s=load.sample_pause_s
         )
@@ -122,13 +129,14 @@ class Round:
     def topics(self) -> dict[str, int]:
         """With how many replicas each has."""
         replicas = min(REPLICAS, len(self._site.members))
-        return {self.log: replicas, self.queue: replicas}
+        return {self.log: replicas, self.queue: replicas, **self._speakers.topics}
 
     async def make(self) -> None:
         """The topics and groups."""
         topic = {"name": self.log, "num_partitions": PARTITIONS, "replication_factor": REPLICAS}
         await queue_run.until(self._http, self._site, "POST", "/topics", topic)
         await queue_run.make(self._http, self._site, self.tells, self.queue)
+        await self._speakers.make()
 
     def begin(self) -> None:
         site, http = self._site, self._http
@@ -155,18 +163,21 @@ class Round:
         workers = [*self._publishers, self._reader, *self._producers, *self._consumers]
         self._tasks = [asyncio.create_task(worker.run()) for worker in workers]
         self._sending = self._tasks[: -len(self._consumers)]
+        self._speakers.begin()
 
     def check_workers(self) -> None:
         """Raises what one of them raised."""
         for task in self._tasks:
             if task.done():
                 task.result()
+        self._speakers.check()
 
     async def end(self) -> Judgement:
         """Nothing more is published; all that is there is consumed, read and judged.
         Raises ClusterError."""
         for worker in (*self._publishers, *self._producers, self._reader):
             worker.stop()
+        self._speakers.stop()
         for consumer in self._consumers:
             consumer.is_calm = True
         began = time.monotonic()
@@ -177,6 +188,7 @@ class Round:
             for consumer in self._consumers:
                 consumer.stop()
         await _end_of(self._tasks)
+        await self._speakers.end()
         began = self._took("drain", began)
         await queue_run.collect_dead(self._http, self._site, self.tells, self.queue)
         await self._reader.read_everything()
@@ -201,18 +213,21 @@ class Round:
         errors: Counter[str] = Counter()
         for worker in (*self._publishers, *self._producers, *self._consumers):
             errors.update(worker.errors)
-        return Judgement(log, queue, errors, events)
+        spoken = self._speakers
+        return Judgement(log, queue, errors, events, spoken.problems, spoken.counts)
 
     async def abandon(self) -> None:
         """End the workers, whatever they do."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._speakers.abandon()
 
     async def delete(self) -> None:
         """The topics of a round that was judged are of no use any more."""
         for topic in (self.log, self.queue):
             await self._http.ask("DELETE", f"{self._site.nodes[0].url}/topics/{topic}")
+        await self._speakers.delete()
         self.history.note("deleted", after_s=time.monotonic())
 
 

@@ -57,7 +57,8 @@ class Storm:
         self.acked: int = options.acked
         self.round_s: float = options.round_seconds
         self.load = Load.of_rate(options.rate) if options.rate else Load()
-        self.site = Site(folder, options.nodes, self.abilities, rng)
+        self.protocols = [name for name in options.protocols.split(",") if name]
+        self.site = Site(folder, options.nodes, self.abilities, rng, self.protocols)
         self.http = Http()
         self.watch = Watch(self.site, self.http, rng)
         self.tally = self._tally(options.part)
@@ -98,7 +99,10 @@ class Storm:
         path = self.folder / f"round-{self._number}.jsonl"
         began = time.monotonic()
         with History(path) as history:
-            work = Round(self._number, self.site, self.http, history, self.rng, self.load)
+            work = Round(
+                *(self._number, self.site, self.http, history, self.rng, self.load),
+                self.protocols,
+            )
             try:
                 await work.make()
                 self.watch.topics = work.topics
@@ -121,9 +125,10 @@ class Storm:
             self.score.add_round(judged)
             self._put_counts()
             parts = {"make": made - began, "faults": struck - made, **work.took_s}
+            broken = [*judged.log.violations, *judged.queue.violations, *judged.spoken]
             print(
                 f"round {self._number}: {judged.acked} acked, {judged.log.lost} lost, "
-                f"{len(judged.log.violations) + len(judged.queue.violations)} violations, "
+                f"{len(broken)} violations, "
                 f"{time.monotonic() - began:.0f} s "
                 f"({', '.join(f'{part} {took_s:.0f}' for part, took_s in parts.items())}); "
                 f"{self.tally.total(ACKED)} acked in all",
@@ -275,5 +280,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--rate", type=float, default=0.0, help="about so many sends a second in each cluster"
     )
+    group.add_argument("--protocols", default="", help="clients of these besides: redis,h2,grpc")
     group.add_argument("--ledger", type=Path, default=None, help="a line of this run is added here")
     group.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)

@@ -58,6 +58,8 @@ class Score:
     findings: list[str] = field(default_factory=list[str])
     errors: Counter[str] = field(default_factory=Counter[str])
     restarts: list[str] = field(default_factory=list[str])
+    spoken: Counter[str] = field(default_factory=Counter[str])
+    """Of clients of protocols beside HTTP."""
     unjudged: int = 0
     """Faults that were shown in rounds which were not judged to the end: they do not count."""
 
@@ -83,6 +85,8 @@ class Score:
         self.deliveries += queue.deliveries
         self.settles.update(queue.settles)
         self.violations += [*log.lines(), *queue.lines()]
+        self.violations += judged.spoken
+        self.spoken.update(judged.spoken_counts)
         self.errors.update(judged.errors)
         for kind, gap_s in gaps(judged.events):
             self.rows[kind].gaps_s.append(gap_s)
@@ -108,6 +112,7 @@ class Score:
         self.unjudged += other.unjudged
         self.settles.update(other.settles)
         self.errors.update(other.errors)
+        self.spoken.update(other.spoken)
         self.violations += other.violations
         self.findings += other.findings
         self.restarts += other.restarts
@@ -122,6 +127,7 @@ class Score:
         score = cls(**told)
         score.rows = defaultdict(Row, {kind: Row(**row) for kind, row in told["rows"].items()})
         score.settles, score.errors = Counter(told["settles"]), Counter(told["errors"])
+        score.spoken = Counter(told["spoken"])
         return score
 
     @property
@@ -151,6 +157,8 @@ class Score:
         yield f"in doubt, refused     {self.in_doubt}, {self.refused}"
         yield f"delivered             {self.deliveries}"
         yield f"settled               {dict(sorted(self.settles.items()))}"
+        if self.spoken:
+            yield f"other protocols       {dict(sorted(self.spoken.items()))}"
         if self.unjudged:
             yield f"not counted           {self.unjudged} faults of rounds not judged to the end"
         yield f"errors seen           {dict(sorted(self.errors.items()))}"

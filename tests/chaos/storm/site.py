@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.cluster import ROOT, Cluster, ClusterError, Node, environment, free_ports
@@ -23,7 +23,7 @@ from tests.chaos.shim import Shim
 from tests.chaos.storm import ground
 from tests.chaos.storm.cradle import Cradle
 from tests.chaos.storm.disks import Disk
-from tests.chaos.storm.network import HTTP_PORT, PEER_PORT, Network
+from tests.chaos.storm.network import HTTP_PORT, LISTENERS_PORT, PEER_PORT, Network
 from tests.chaos.storm.slow_line import SlowLine
 
 SERVE = (sys.executable, "-m", "cli.serve")
@@ -57,6 +57,8 @@ class StormNode(Node):
     number: int = 0
     peer: tuple[str, int] = ("", 0)
     folder: Path = Path()
+    listeners: dict[str, int] = field(default_factory=dict[str, int])
+    """Ports of protocols beside HTTP."""
     disk: Disk | None = None
     shim: Shim | None = None
     cradle: Cradle | None = None
@@ -107,7 +109,15 @@ class StormNode(Node):
 class Site(Cluster):
     """From `start()` to `stop()`, which leaves no process, namespace, mount or loop device."""
 
-    def __init__(self, folder: Path, nodes: int, abilities: Abilities, rng: random.Random) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        abilities: Abilities,
+        rng: random.Random,
+        protocols: Sequence[str] = (),
+    ) -> None:
+        """`protocols`: what the nodes listen for beside HTTP."""
         super().__init__(folder, nodes)
         self.members: list[StormNode] = []
         """The same as `nodes`."""
@@ -115,6 +125,7 @@ class Site(Cluster):
         self.rng = rng
         self.network = Network() if abilities.networks is None else None
         self.lines: dict[tuple[int, int], SlowLine] = {}
+        self._protocols = list(protocols)
         self._secret = folder / "secret"
         self._last = 0
         """The highest number that a node had: no name is given twice."""
@@ -195,12 +206,14 @@ class Site(Cluster):
         folder.mkdir(parents=True, exist_ok=True)
         if self.network is not None:
             address = self.network.add(number)
-            http, peer = (address, HTTP_PORT), (address, PEER_PORT)
+            http, peer, first = (address, HTTP_PORT), (address, PEER_PORT), LISTENERS_PORT
         else:
-            first = free_ports(2)
+            first = free_ports(2 + len(self._protocols))
             http, peer = ("127.0.0.1", first), ("127.0.0.1", first + 1)
+            first += 2
         node = StormNode(name, f"http://{http[0]}:{http[1]}", [], 0, None, False, number, peer)
         node.folder = folder
+        node.listeners = {name: first + at for at, name in enumerate(self._protocols)}
         self.nodes.append(node)
         self.members.append(node)
         if self.abilities.disks is None:
@@ -239,6 +252,11 @@ class Site(Cluster):
         command += ["--data", str(node.data), "--http", http]
         command += ["--peer-listen", f"{node.peer[0]}:{node.peer[1]}"]
         command += ["--secret-file", str(self._secret), "--insecure-open"]
+        if self._protocols:
+            command += ["--set", "cluster.autoFinish=true"]
+        for name, listens in node.listeners.items():
+            command += ["--set", f"listeners.{name}.enabled=true"]
+            command += ["--set", f"listeners.{name}.port={listens}"]
         for peer in peers:
             host, port = await self._way(node, peer)
             command += ["--peer", f"{peer.id}={host}:{port}"]

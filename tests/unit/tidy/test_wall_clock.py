@@ -12,7 +12,14 @@ import pytest
 
 from tests.unit.tidy.test_tidy import ROOT, parsed
 
-FOLDERS = ("tests/unit", "tests/check", "tests/chaos", "tests/fuzz", "tests/kubernetes")
+FOLDERS = (
+    "tests/unit",
+    "tests/check",
+    "tests/chaos",
+    "tests/fuzz",
+    "tests/kubernetes",
+    "tests/protocols",
+)
 """What `make test-unit` runs. Of the chaos tests, whose tools do measure, only the tests."""
 STOPWATCHES = ("perf_counter", "process_time", "thread_time")
 READINGS = ("monotonic", "time")

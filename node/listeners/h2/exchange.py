@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -96,9 +95,9 @@ class Exchange:
         self._held = held
         self._patience_s = patience_s
         self._bytes_per_s = bytes_per_s
-        self._pieces: deque[tuple[bytes, int]] = deque()
+        self._pieces: list[tuple[bytes, int]] = []
         self._unread = 0
-        """Of the piece that was read last."""
+        """Of what was read last."""
         self._refused: GoQueueError | None = None
         self._arrived = asyncio.Event()
         self._eased = asyncio.Event()
@@ -147,7 +146,7 @@ class Exchange:
     # as it is worked on
 
     async def read(self) -> bytes:
-        """The next piece of the body, b"" after the last; as much as was read last may come anew
+        """What has come of the body, b"" after the last; as much as was read last may come anew
         then. Raises Hangup once all is read that came before it, and OverBudget or RequestTimeout
         where the body can't be had."""
         if self._unread:
@@ -156,7 +155,9 @@ class Exchange:
             self._line.took(self.stream, size)
         while True:
             if self._pieces:
-                data, self._unread = self._pieces.popleft()
+                data = b"".join(piece for piece, _ in self._pieces)
+                self._unread = sum(size for _, size in self._pieces)
+                self._pieces.clear()
                 return data
             if self._refused is not None:
                 raise self._refused

@@ -89,8 +89,8 @@ async def _pipelined(report: Report, folder: Path, cluster: DevCluster, seconds:
             raise BadAnswer(f"redis was sent {peer.sent} and has {stored}")
     await check(cluster, "added", _load(own.sent))
     shape = f"{redis_benchmark.CLIENTS} clients × {redis_benchmark.PIPELINED} pipelined"
-    rate = add(report, f"Redis, fsync always: XADD, {shape}", peers)
-    add(report, f"one node: XADD, {shape}", owns, (XADD_TIMES, "Redis'", rate))
+    rate = add_row(report, f"Redis, fsync always: XADD, {shape}", peers)
+    add_row(report, f"one node: XADD, {shape}", owns, (XADD_TIMES, "Redis'", rate))
 
 
 class Adder:
@@ -157,9 +157,9 @@ async def _one_by_one(report: Report, cluster: DevCluster, seconds: float) -> No
     await check(cluster, "single", _load(published))
     for stream, sent in zip(streams, added, strict=True):
         await check(cluster, stream, _load(sent))
-    rate = add(report, f"three nodes: HTTP, JSON 1 × 100 B, connections: {CLIENTS}", singles)
+    rate = add_row(report, f"three nodes: HTTP, JSON 1 × 100 B, connections: {CLIENTS}", singles)
     name = f"three nodes: XADD one by one to {STREAMS} streams, clients: {CLIENTS}"
-    add(report, name, adds, (ONE_BY_ONE_TIMES, "HTTP's", rate))
+    add_row(report, name, adds, (ONE_BY_ONE_TIMES, "HTTP's", rate))
 
 
 # gRPC
@@ -189,8 +189,8 @@ async def _published(report: Report, cluster: DevCluster, seconds: float) -> Non
         await own(WARM_UP_S)
         echoes, owns = await in_turns(echo, own)
     await check(cluster, "streamed", _load(sent))
-    rate = add(report, "grpc.aio that echoes, one stream", echoes)
-    add(report, "one node: PublishStream, one stream", owns, (ECHO_TIMES, "the echo's", rate))
+    rate = add_row(report, "grpc.aio that echoes, one stream", echoes)
+    add_row(report, "one node: PublishStream, one stream", owns, (ECHO_TIMES, "the echo's", rate))
 
 
 # HTTP/2 and WebSockets
@@ -204,9 +204,9 @@ async def _acked(report: Report, cluster: DevCluster, seconds: float) -> None:
         await flow.publish_and_ack(WARM_UP_S)
     sockets, duplexes = await in_turns(*(partial(flow.publish_and_ack, seconds) for flow in flows))
     shape = f"{PUBLISHERS} publishers, {READERS} streams, credit {CREDIT}"
-    rate = add(report, f"HTTP and WebSockets, published and acked: {shape}", sockets)
+    rate = add_row(report, f"HTTP and WebSockets, published and acked: {shape}", sockets)
     name = f"HTTP/2, published and acked: {shape}"
-    add(report, name, duplexes, (SOCKET_TIMES, "the WebSockets'", rate))
+    add_row(report, name, duplexes, (SOCKET_TIMES, "the WebSockets'", rate))
 
 
 async def _drained(report: Report, cluster: DevCluster, count: int) -> None:
@@ -215,8 +215,8 @@ async def _drained(report: Report, cluster: DevCluster, count: int) -> None:
     flows = [Flow(cluster, kind, way) for kind, way in ways.items()]
     sockets, duplexes = await in_turns(*(partial(flow.drain, count) for flow in flows))
     shape = f"{count:,} that are stored acked: {READERS} streams, credit {CREDIT}"
-    rate = add(report, f"WebSockets, {shape}", sockets)
-    add(report, f"HTTP/2, {shape}", duplexes, (SOCKET_TIMES, "the WebSockets'", rate))
+    rate = add_row(report, f"WebSockets, {shape}", sockets)
+    add_row(report, f"HTTP/2, {shape}", duplexes, (SOCKET_TIMES, "the WebSockets'", rate))
 
 
 # rows
@@ -231,7 +231,7 @@ async def in_turns(*sides: Callable[[], Awaitable[Load]], rounds: int = ROUNDS) 
     return found
 
 
-def add(
+def add_row(
     report: Report,
     name: str,
     loads: Sequence[Load],

@@ -28,12 +28,12 @@ from goqueue import AsyncClient, AsyncConsumer, Received
 
 SECTION = "Push: streams of three nodes, 100 B a message"
 INTRO = """`Consumer` is the library's `AsyncConsumer` with an empty handler, in one process;
-WebSockets are bare clients that ack what comes at once. Each message comes once, and nothing is
-left to settle. Where a node is killed, all consumers began at it, and every partition gets a
-message every 20 ms by way of the others: a pause has the election of partitions that the node
-led in it. What the node had given out and was not settled comes again once its streams are known
-to be lost (ten looks of a second), or once the lease of a poll is over (here 10 s as well, 30 s
-by default)."""
+WebSockets are bare clients that ack what comes at once. Each message comes once, and
+nothing is left to settle. Where a node is killed, all consumers began at it, and every
+partition gets a message every 20 ms by way of the others; a wait is from when a message
+was stored until it is given, so elections are no part of it. What the node had given
+out and was not settled comes again once its streams are known to be lost (ten looks of
+a second), or once the lease of a poll is over (here 10 s as well, 30 s by default)."""
 STREAMS, CREDIT = 8, 100
 PUSHED_TIMES, POLLED_TIMES = 2.2, 2.0
 IDLE_MIB, IDLE_SHARE = 100.0, 0.02

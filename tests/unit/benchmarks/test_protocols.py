@@ -220,13 +220,13 @@ async def test_sides_take_turns_and_a_row_is_their_median() -> None:
     assert report.sections[SECTION][1].note == "0.40 ×; rounds: 10 to 30"
 
 
-def test_a_pause_is_counted_from_the_last_before_the_kill() -> None:
+def test_waits_are_counted_from_when_a_message_was_stored() -> None:
     watched = Watched(killed_s=10.0)
-    watched.came = {(0, 0): 1.0, (0, 1): 9.5, (0, 2): 12.0, (1, 0): 9.9, (1, 1): 10.1, (1, 2): 11.0}
-    watched.published = dict.fromkeys(watched.came, 0.0) | {(1, 2): 10.5}
+    watched.published = {(0, 0): 1.0, (0, 1): 9.9, (0, 2): 12.0, (1, 0): 10.5}
+    watched.came = {(0, 0): 1.1, (0, 1): 19.0, (0, 2): 12.5, (1, 0): 12.0, (1, 1): 12.1}
 
-    assert watched.pause_s() == 2.5
-    assert watched.last_s() == 2.0
+    assert watched.wait_s() == 1.5
+    assert watched.last_s() == 9.0
     assert watched.missing() == []
     watched.published[1, 3] = 12.0
     assert watched.missing() == [(1, 3)]

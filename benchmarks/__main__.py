@@ -18,6 +18,7 @@ from benchmarks import (
     lookups,
     one_node,
     peers,
+    protocols,
     push,
     queue_rows,
     three_nodes,
@@ -40,6 +41,7 @@ PARTS = (
     "floods",
     "rest",
     "push",
+    "protocols",
     "tests",
 )
 
@@ -103,6 +105,10 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await at_rest.measure(run.report, run.folder, 1000 if run.quick else 5000)
     if "push" in parts:
         await push.measure(
+            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
+        )
+    if "protocols" in parts:
+        await protocols.measure(
             run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
         )
     if "tests" in parts:

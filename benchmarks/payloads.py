@@ -31,6 +31,17 @@ class Body:
     print: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """So many messages, whatever their order, and their fingerprint."""
+
+    count: int = 0
+    print: int = 0
+
+    def plus(self, other: Sent) -> Sent:
+        return Sent(self.count + other.count, (self.print + other.print) & MASK)
+
+
 def fingerprint(values: Iterable[bytes]) -> int:
     total = 0
     for value in values:

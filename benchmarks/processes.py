@@ -76,6 +76,11 @@ class DevCluster:
     def pids(self) -> list[int]:
         return [node["pid"] for node in self._listed()]
 
+    def listeners(self, name: str) -> list[tuple[str, int]]:
+        """Where each node speaks this protocol beside HTTP; none where it is not installed."""
+        found = [node["listeners"].get(name) for node in self._listed()]
+        return [address(one) for one in found if one is not None]
+
     def restart(self, number: int, how: signal.Signals) -> float:
         """End node `number`, start its command again; seconds from exec to ready."""
         self.end(number, how)

@@ -1,7 +1,7 @@
 """Streams of three nodes: how soon a message is pushed, how fast consumers settle what they are
-pushed, and what streams cost on which nothing happens.
+pushed, how long they wait where a node is killed, and what streams cost on which nothing happens.
 
-`python -m benchmarks.push` prints these rows alone.
+`python -m benchmarks.push` measures these rows alone.
 """
 
 from __future__ import annotations
@@ -11,27 +11,35 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
+from benchmarks import handover
 from benchmarks.connection import Connection, post
 from benchmarks.processes import ROOT, DevCluster, cpu_seconds, memory_bytes
 from benchmarks.publish import Load, create_topic, percentile
 from benchmarks.queue_rows import fill
 from benchmarks.rabbitmq import RabbitMq
 from benchmarks.report import Report, Row, Target
+from benchmarks.stream import Stream, finished
 from goqueue import AsyncClient, AsyncConsumer, Received
-from log.levels import Feature
 
 SECTION = "Push: streams of three nodes, 100 B a message"
+INTRO = """`Consumer` is the library's `AsyncConsumer` with an empty handler, in one process;
+WebSockets are bare clients that ack what comes at once. Each message comes once, and
+nothing is left to settle. Where a node is killed, all consumers began at it, and every
+partition gets a message every 20 ms by way of the others; a wait is from when a message
+was stored until it is given, so elections are no part of it. What the node had given
+out and was not settled comes again once its streams are known to be lost (ten looks of
+a second), or once the lease of a poll is over (here 10 s as well, 30 s by default)."""
 STREAMS, CREDIT = 8, 100
 PUSHED_TIMES, POLLED_TIMES = 2.2, 2.0
 IDLE_MIB, IDLE_SHARE = 100.0, 0.02
 IDLE_S = 20.0
+KILLS = 2
+"""Of a node, for streams and for polls each: every one takes some 15 s."""
 OPENED_AT_ONCE = 100
 MIB = 1 << 20
 
@@ -40,59 +48,14 @@ async def measure(
     report: Report, folder: Path, seconds: float, *, quick: bool, with_peers: bool
 ) -> None:
     with DevCluster(3, folder / "push") as cluster:
-        await _finished(cluster)
+        await finished(cluster)
         await _pushed(report, cluster, seconds)
         await _settled(report, folder, cluster, seconds, with_peers=with_peers)
+    with DevCluster(3, folder / "push") as cluster:
+        await finished(cluster)
+        await handover.measure(report, SECTION, cluster, kills=1 if quick else KILLS)
     with DevCluster(3, folder / "idle") as cluster:
         await _idle(report, cluster, 3_000 if quick else 10_000)
-
-
-class Stream:
-    """One WebSocket that has subscribed; whatever is not asked for is not looked at."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._number = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, session: aiohttp.ClientSession, url: str, topic: str, credit: int
-    ) -> AsyncIterator[Stream]:
-        async with session.ws_connect(f"{url}/v1/groups/g/stream", compress=0) as socket:
-            stream = cls(socket)
-            credits = {"messages": credit, "bytes": 4 * MIB}
-            await socket.send_json({"type": "subscribe", "topics": [topic], "credit": credits})
-            await stream.next("subscribed")
-            yield stream
-
-    async def next(self, kind: str) -> dict[str, Any]:
-        """The next frame of this type; others before it are dropped. Raises on an error."""
-        while True:
-            frame = await self.frame()
-            if frame["type"] == "error":
-                raise RuntimeError(f"the stream was told {frame}")
-            if frame["type"] == kind:
-                return frame
-
-    async def frame(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self._socket.receive_str())
-        return found
-
-    async def ack(self, messages: list[dict[str, Any]]) -> None:
-        """Sent, and not waited for."""
-        self._number += 1
-        settles = [{"receipt": one["receipt"], "action": "ack"} for one in messages]
-        await self._socket.send_json({"type": "settle", "id": self._number, "settles": settles})
-
-
-async def _finished(cluster: DevCluster) -> None:
-    """All nodes know that the cluster has finished the level that streams need."""
-    async with asyncio.timeout(60.0):
-        for url in cluster.urls:
-            async with AsyncClient([url]) as client:
-                while await client.admin.level() < Feature.STREAMS:  # noqa: ASYNC110 - a poll
-                    await asyncio.sleep(0.2)
 
 
 async def _pushed(report: Report, cluster: DevCluster, seconds: float) -> None:
@@ -266,7 +229,7 @@ class Idle(asyncio.Protocol):
 async def _idle(report: Report, cluster: DevCluster, count: int) -> None:
     """What a node takes for its third of so many streams, and has taken after a while."""
     loop = asyncio.get_running_loop()
-    await _finished(cluster)
+    await finished(cluster)
     await create_topic(cluster, "idle")
     await asyncio.sleep(3.0)
     before = [memory_bytes(pid, "VmRSS") for pid in cluster.pids()]
@@ -306,13 +269,22 @@ def _add(
     report.add(SECTION, Row(name, load.rate, "msg/s", target, load.cpu_us, note))
 
 
-async def alone(seconds: float, *, quick: bool) -> None:
-    report = Report()
-    await measure(report, ROOT / ".benchmarks", seconds, quick=quick, with_peers=True)
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer messages and streams")
+    parser.add_argument(
+        "--write", action="store_true", help="into docs/reference/benchmarks.md, as its section"
+    )
+    given = parser.parse_args()
+    report, began = Report(), time.monotonic()
+    seconds = 1.0 if given.quick else 4.0
+    folder = ROOT / ".benchmarks"
+    asyncio.run(measure(report, folder, seconds, quick=given.quick, with_peers=True))
+    if given.write:
+        path = ROOT / "docs/reference/benchmarks.md"
+        command = "python -m benchmarks.push --write"
+        report.write_section(SECTION, INTRO, path, command, time.monotonic() - began)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer messages and streams")
-    given = parser.parse_args()
-    asyncio.run(alone(1.0 if given.quick else 4.0, quick=given.quick))
+    main()

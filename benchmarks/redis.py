@@ -6,18 +6,24 @@ import asyncio
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.payloads import numbered, sample
+from benchmarks.payloads import MASK, Sent, fingerprint, numbered, sample
 from benchmarks.processes import cpu_seconds, free_ports
 from benchmarks.publish import Load
 from benchmarks.settling import Settled, work_until
 
 FILL_BATCH = 1000
+VALUES = 32
+FIELD = b"value"
+"""What GoQueue reads as the message's value; to Redis it is a name like others."""
 LINES_OF_A_MESSAGE = 8
-"""Of a message in an answer to XREADGROUP: *2, $, its id, *2, $1, v, $, its value."""
+"""Of a message in an answer to XREADGROUP or XRANGE: *2, $, its id, *2, $5, value, $, its value."""
 START_DEADLINE_S = 10.0
+
+Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Redis:
@@ -47,46 +53,47 @@ class Redis:
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def publish(self, connections: int, size: int, seconds: float) -> Load:
         """XADD one message a command, each connection waiting for its answer."""
-        assert self._process is not None
-        pid = self._process.pid
-        commands = [_xadd(value) for value in sample(size, 32)]
         opened = [await self._open() for _ in range(connections)]
-        times: list[float] = []
-        cpu_before, began = cpu_seconds([pid]), time.perf_counter()
-        until = began + seconds
-
-        async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            number = 0
-            while (before := time.perf_counter()) < until:
-                writer.write(commands[number % len(commands)])
-                line = await reader.readline()
-                if not line.startswith(b"$"):
-                    raise RuntimeError(f"redis said {line!r}")
-                await reader.readline()
-                times.append(time.perf_counter() - before)
-                number += 1
-
-        async with asyncio.TaskGroup() as tasks:
-            for reader, writer in opened:
-                tasks.create_task(work(reader, writer))
+        cpu_before, began = cpu_seconds([self.pid]), time.perf_counter()
+        times, (sent,) = await add_one_by_one(opened, [b"s"], size, seconds)
         took = time.perf_counter() - began
-        cpu = cpu_seconds([pid]) - cpu_before
-        reader, writer = opened[0]
-        writer.write(b"*2\r\n$4\r\nXLEN\r\n$1\r\ns\r\n")
-        stored = int((await reader.readline())[1:])
+        cpu = cpu_seconds([self.pid]) - cpu_before
+        stored = await self.stored(b"s")
         for _, writer in opened:
             writer.close()
-        if stored < len(times):
-            raise RuntimeError(f"redis acknowledged {len(times)} messages and has {stored}")
+        if stored.count < sent.count:
+            raise RuntimeError(f"redis acknowledged {sent.count} messages and has {stored.count}")
         return Load(len(times), took, cpu, 0, times)
+
+    async def ready(self) -> None:
+        """Return once it answers."""
+        _, writer = await self._open()
+        writer.close()
+
+    async def stored(self, stream: bytes) -> Sent:
+        """All that is in a stream, read from its begin to its end."""
+        link = Link(*await self._open())
+        count = total = 0
+        after = b"-"
+        while found := await link.range(stream, after):
+            ids, values = found
+            count += len(ids)
+            total += fingerprint(values)
+            after = b"(" + ids[-1]
+        link.close()
+        return Sent(count, total & MASK)
 
     async def settle(
         self, consumers: int, limit: int, size: int, count: int, seconds: float
     ) -> Load:
         """XREADGROUP up to `limit` messages and XACK them, on each of the connections."""
-        assert self._process is not None
         stream = b"q%d-%d" % (limit, consumers)
         links = [Link(*await self._open()) for _ in range(consumers + 1)]
         control = links.pop()
@@ -106,7 +113,7 @@ class Redis:
                 settled.add(int(value[:12]) for value in values)
             return len(ids)
 
-        load = await work_until(links, begin, turn, [self._process.pid], seconds)
+        load = await work_until(links, begin, turn, [self.pid], seconds)
         pending = await control.pending(stream)
         for link in (*links, control):
             link.close()
@@ -114,7 +121,7 @@ class Redis:
             raise RuntimeError(f"redis: {load.count} messages acked, and {pending} pending")
         return load
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self) -> Opened:
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
             try:
@@ -165,6 +172,16 @@ class Link:
         found = await self._lines(LINES_OF_A_MESSAGE * count)
         return found[2::LINES_OF_A_MESSAGE], found[7::LINES_OF_A_MESSAGE]
 
+    async def range(self, stream: bytes, after: bytes) -> tuple[list[bytes], list[bytes]] | None:
+        """Ids and values of the next messages of a stream; None at its end."""
+        words = (b"XRANGE", stream, after, b"+", b"COUNT", b"%d" % FILL_BATCH)
+        self._writer.write(_command(words))
+        (head,) = await self._lines(1)
+        if not (count := int(head[1:])):
+            return None
+        found = await self._lines(LINES_OF_A_MESSAGE * count)
+        return found[2::LINES_OF_A_MESSAGE], found[7::LINES_OF_A_MESSAGE]
+
     def close(self) -> None:
         self._writer.close()
 
@@ -173,8 +190,40 @@ class Link:
         return [(await self._reader.readline())[:-2] for _ in range(count)]
 
 
+async def add_one_by_one(
+    opened: Sequence[Opened], streams: Sequence[bytes], size: int, seconds: float
+) -> tuple[list[float], list[Sent]]:
+    """XADD for so long, one connection after the other on another stream, each of which waits for
+    its answer: the seconds of each command, and what each stream was sent."""
+    values = sample(size, VALUES)
+    times: list[float] = []
+    sent = [Counter[bytes]() for _ in streams]
+    until = time.perf_counter() + seconds
+
+    async def work(number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mine, at = sent[number % len(streams)], 0
+        commands = [_xadd(value, streams[number % len(streams)]) for value in values]
+        now = time.perf_counter()
+        while not mine or now < until:
+            before = now
+            writer.write(commands[at])
+            line = await reader.readline()
+            if not line.startswith(b"$"):
+                raise RuntimeError(f"XADD was answered {line!r}")
+            await reader.readline()
+            now = time.perf_counter()
+            times.append(now - before)
+            mine[values[at]] += 1
+            at = (at + 1) % VALUES
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, (reader, writer) in enumerate(opened):
+            tasks.create_task(work(number, reader, writer))
+    return times, [Sent(one.total(), fingerprint(one.elements())) for one in sent]
+
+
 def _xadd(value: bytes, stream: bytes = b"s") -> bytes:
-    return _command((b"XADD", stream, b"*", b"v", value))
+    return _command((b"XADD", stream, b"*", FIELD, value))
 
 
 def _command(words: Sequence[bytes]) -> bytes:

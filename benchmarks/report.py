@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,21 +120,20 @@ class Report:
         parts.append("\n## Missed targets\n\n")
         parts.append("".join(f"- {text}\n" for text in missed) or "None.\n")
         _, mark, others = _halves(path)
+        others = _without(others, self.sections)
         path.write_text("".join(parts) + mark + others, encoding="utf-8")
 
     def write_section(
         self, section: str, intro: str, path: Path, command: str, seconds: float
     ) -> None:
-        """One section behind those of `write`, which leaves it there, as it leaves others of its
-        kind: for what is measured by a command of its own."""
+        """One section behind those of `write`, which leaves it there unless it has measured it, as
+        it leaves others of its kind: for what is measured by a command of its own."""
         busy = f" The machine was busy with other work: load {self.load:.1f}."
         told = f"Measured {machine()}, in {seconds:.0f} s by `{command}`."
         told += busy if self.load > BUSY_LOAD else ""
         before, _, others = _halves(path)
-        kept = [part.strip("\n") for part in f"\n{others}".split("\n## ")[1:]]
-        kept = [part for part in kept if part.partition("\n")[0] != section]
-        kept.append(f"{section}\n\n{intro}\n\n{told}\n\n{_table(self.sections[section])}".strip())
-        text = "".join(f"\n## {part}\n" for part in kept)
+        own = f"{section}\n\n{intro}\n\n{told}\n\n{_table(self.sections[section])}".strip()
+        text = f"{_without(others, [section])}\n## {own}\n"
         path.write_text(f"{before}{OTHERS}{text}", encoding="utf-8")
 
 
@@ -147,6 +146,13 @@ def _table(rows: list[Row]) -> str:
 def _halves(path: Path) -> tuple[str, str, str]:
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text.partition(OTHERS)
+
+
+def _without(others: str, names: Container[str]) -> str:
+    """The sections of commands of their own, but for these."""
+    parts = [part.strip("\n") for part in f"\n{others}".split("\n## ")[1:]]
+    kept = [part for part in parts if part.partition("\n")[0] not in names]
+    return "".join(f"\n## {part}\n" for part in kept)
 
 
 def number(value: float) -> str:

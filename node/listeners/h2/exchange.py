@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
 from h2.errors import ErrorCodes
+from hpack import NeverIndexedHeaderTuple
 
 from goqueue.wire.errors import GoQueueError
 from node.http.budget.memory import Held
@@ -96,9 +96,9 @@ class Exchange:
         self._held = held
         self._patience_s = patience_s
         self._bytes_per_s = bytes_per_s
-        self._pieces: deque[tuple[bytes, int]] = deque()
+        self._pieces: list[tuple[bytes, int]] = []
         self._unread = 0
-        """Of the piece that was read last."""
+        """Of what was read last."""
         self._refused: GoQueueError | None = None
         self._arrived = asyncio.Event()
         self._eased = asyncio.Event()
@@ -147,7 +147,7 @@ class Exchange:
     # as it is worked on
 
     async def read(self) -> bytes:
-        """The next piece of the body, b"" after the last; as much as was read last may come anew
+        """What has come of the body, b"" after the last; as much as was read last may come anew
         then. Raises Hangup once all is read that came before it, and OverBudget or RequestTimeout
         where the body can't be had."""
         if self._unread:
@@ -156,7 +156,9 @@ class Exchange:
             self._line.took(self.stream, size)
         while True:
             if self._pieces:
-                data, self._unread = self._pieces.popleft()
+                data = b"".join(piece for piece, _ in self._pieces)
+                self._unread = sum(size for _, size in self._pieces)
+                self._pieces.clear()
                 return data
             if self._refused is not None:
                 raise self._refused
@@ -187,11 +189,15 @@ class Exchange:
     def begin(
         self, status: int, fields: Mapping[str, str] | None = None, *, is_last: bool = False
     ) -> None:
-        """The head of the answer. Raises Hangup."""
+        """The head of the answer. Raises Hangup. A field such as a message's id comes once: it is
+        kept out of the connection's table, where it would push out what every answer has."""
         if self.is_gone:
             raise Hangup
         lines = [(b":status", str(status).encode()), SERVER]
-        lines += [(n.lower().encode(), v.encode("latin-1")) for n, v in (fields or {}).items()]
+        lines += [
+            NeverIndexedHeaderTuple(name.lower().encode(), value.encode("latin-1"))
+            for name, value in (fields or {}).items()
+        ]
         self._line.begin(self.stream, lines, is_last=is_last)
         self.is_begun, self.is_answered = True, is_last
 

@@ -89,7 +89,15 @@ class Multiplexer:
         self._bounds = bounds
         self._checks = FrameChecks(bounds)
         self._preface = PREFACE
-        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self._h2 = H2Connection(
+            H2Configuration(
+                client_side=False,
+                header_encoding=None,
+                # what this node says itself is well-formed
+                validate_outbound_headers=False,
+                normalize_outbound_headers=False,
+            )
+        )
         self._h2.local_settings = Settings(
             client=False,
             initial_values={

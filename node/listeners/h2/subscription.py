@@ -30,7 +30,7 @@ from node.http.budget.memory import Kind
 from node.http.request.long_poll import WAIT_BYTES
 from node.http.request.troubles import Troubles
 from node.listeners.h2.commands import BadCommand, Command, Commands, Verb
-from node.listeners.h2.exchange import Exchange
+from node.listeners.h2.exchange import PIECE_BYTES, Exchange
 from node.listeners.h2.heads import OPERATIONS, Asks, Wanted
 from node.listeners.requests import Caller, Requests
 from node.listeners.waiting import room_for
@@ -319,13 +319,27 @@ class Subscription:
             self._receiving = None
 
     async def _send(self, found: Sequence[QueuedMessage]) -> None:
+        """A line each; those that fit into a frame go in one."""
+        lines, size = list[bytes](), 0
         for message in found:
             dacks = dacks_of(message.reason)
             text = base64.b64encode(message.value).decode()
+            line = _encoded({"msg": text, "dackCount": dacks} if dacks else {"msg": text})
+            if lines and size + len(line) > PIECE_BYTES:
+                await self._say_messages(lines)
+                lines, size = [], 0
             self._was_given = True
             self._given.append(_Given(message.receipt, dacks))
-            self._came.set()
-            await self._say({"msg": text, "dackCount": dacks} if dacks else {"msg": text})
+            lines.append(line)
+            size += len(line)
+        await self._say_messages(lines)
+
+    async def _say_messages(self, lines: Sequence[bytes]) -> None:
+        """The client has them from now on: what it said before is about them."""
+        self._came.set()
+        async with self._saying:
+            await self._exchange.say(b"".join(lines))
+        for _ in lines:
             self._exchange.earn()
 
     async def _bear(self, error: GoQueueError) -> None:
@@ -341,9 +355,8 @@ class Subscription:
         await self._say({"error": text, "code": code})
 
     async def _say(self, line: dict[str, object]) -> None:
-        """By miniqueue's names: a message in base64, or an error."""
         async with self._saying:
-            await self._exchange.say(msgspec.json.encode(line) + b"\n")
+            await self._exchange.say(_encoded(line))
 
     async def _judge(self) -> None:
         """Whether the client's key still holds, and whether the topic has more partitions."""
@@ -417,6 +430,11 @@ def dacks_of(reason: str) -> int:
     """How often a message was DACKed, as the reason of its last failed attempt says."""
     found = _DACKS.search(reason)
     return 0 if found is None else int(found[1])
+
+
+def _encoded(line: dict[str, object]) -> bytes:
+    """By miniqueue's names: a message in base64, or an error."""
+    return msgspec.json.encode(line) + b"\n"
 
 
 def _reason(what: str, dacks: int) -> str:

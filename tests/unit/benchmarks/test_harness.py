@@ -211,3 +211,7 @@ def test_a_section_by_another_command_outlives_a_new_report(tmp_path: Path) -> N
     assert (
         text.index("## Missed targets") < text.index("## Spark") < text.index("| read | 2 rows/s")
     )
+    report.add("Spark", Row("read", 4.0, "rows/s"))
+    report.write(path, "python -m benchmarks", 1.0)
+    text = path.read_text()
+    assert (text.count("## Spark"), text.count("## Small"), text.count("| read | 4 ")) == (1, 1, 1)

@@ -415,3 +415,13 @@ async def ran(*command: str, code: int | None = 0) -> str:
     out, problem = await process.communicate()
     assert code is None or process.returncode == code, problem.decode()
     return out.decode()
+
+
+async def test_the_ids_of_messages_do_not_fill_the_table_of_headers() -> None:
+    async with h2_node() as node, talking(port_of(node)) as talker:
+        answers = [await talker.publish("foo", b"x") for _ in range(5)]
+        (connection,) = node.listeners.of["h2"]._open
+        table = connection._frames._h2.encoder.header_table
+
+    assert [one.fields["x-message-id"] for one in answers] == [f"foo:0:{n}" for n in range(5)]
+    assert sorted(table.dynamic_entries) == [(b":status", b"201"), (b"server", b"goqueue")]

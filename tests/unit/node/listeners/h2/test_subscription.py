@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -15,8 +16,10 @@ from node.broker.node import NodeBroker
 from node.http.request import troubles
 from node.listeners.h2 import subscription
 from node.listeners.h2.commands import Command, Verb
+from node.listeners.h2.connection import Connection
 from node.listeners.h2.subscription import _Given, dacks_of, request_of
-from tests.unit.node.listeners.h2.talk import h2_node, talking
+from tests.one_node import eventually
+from tests.unit.node.listeners.h2.talk import h2_node, port_of, talking
 from tests.unit.node.listeners.h2.test_listener import listening
 
 
@@ -32,6 +35,10 @@ class Faulty:
         self._broker = broker
         self.settles = list(settles)
         self.receives = list(receives)
+        self.settled: list[int] = []
+        """How many each settle was of."""
+        self.may_settle = asyncio.Event()
+        self.may_settle.set()
         self.streams = self
 
     async def open(self, group: str, **named: Any) -> Stream:
@@ -41,6 +48,8 @@ class Faulty:
     async def settle(
         self, requests: Sequence[SettleRequest], claim: Claim = NOBODY
     ) -> Sequence[SettleView | GoQueueError]:
+        self.settled.append(len(requests))
+        await self.may_settle.wait()
         if self.settles:
             error = self.settles.pop(0)
             return [error] * len(requests)
@@ -114,6 +123,52 @@ async def test_what_is_in_the_way_is_told_once_and_it_goes_on() -> None:
 
     assert told["error"].startswith("error getting next value for consumer: ")
     assert (first, second, left) == (ONE, TWO, [])
+
+
+async def test_messages_that_come_together_go_in_one_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frames: list[int] = []
+    send = Connection.send
+
+    def counted(self: Connection, stream: int, data: bytes, *, is_last: bool) -> None:
+        frames.append(bytes(data).count(b"\n"))
+        send(self, stream, data, is_last=is_last)
+
+    monkeypatch.setattr(Connection, "send", counted)
+    async with h2_node() as node, talking(port_of(node)) as talker:
+        for _ in range(8):
+            await talker.publish("foo", bytes(2000))
+        answer = await talker.subscribe("foo", "?credit=8")
+        found = [await talker.message(answer) for _ in range(8)]
+
+    assert found == [("\0" * 2000, 0)] * 8
+    assert frames == [6, 2]  # lines of 2,680 bytes each in frames of 16 KiB
+
+
+async def test_commands_that_come_while_others_are_settled_are_settled_together() -> None:
+    async with h2_node() as node:
+        faulty = Faulty(node.broker)
+        async with (
+            listening(cast(NodeBroker, faulty)) as listener,
+            talking(listener.port) as talker,
+        ):
+            for _ in range(6):
+                await talker.publish("foo", b"x")
+            answer = await talker.subscribe("foo", "?credit=6")
+            for _ in range(6):
+                await talker.message(answer)
+            faulty.may_settle.clear()
+            await talker.say(answer, "ACK")
+            await eventually(lambda: faulty.settled)
+            for _ in range(5):
+                await talker.say(answer, "ACK")
+            await talker.publish("bar", b"x")  # what was said before has come
+            faulty.may_settle.set()
+            await talker.say(answer, is_last=True)
+            await talker.ended(answer)
+
+    assert faulty.settled == [1, 5]
 
 
 def test_a_failed_attempt_keeps_how_often_there_was_a_dack() -> None:

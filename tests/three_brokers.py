@@ -19,7 +19,7 @@ from coordinator.groups.holdings import short
 from coordinator.placement.planner import plan_drain, plan_factor
 from coordinator.placement.reassignments import DRAIN, FACTOR
 from goqueue.wire.errors import NoQuorum
-from goqueue.wire.types import NodeId, PartitionId
+from goqueue.wire.types import CLUSTER_GROUP, NodeId, PartitionId
 from log.levels import Spoken
 from node.assembly import NodeAssembly
 from node.placement.moves import MoveProgress
@@ -120,6 +120,8 @@ async def three_brokers(node: NodeAssembly) -> ThreeBrokers:
         if name in STILL:
             await part.stop()
     brokers = ThreeBrokers(node)
+    # what its `cluster_members` may have told before it was stopped: a voter is never drained
+    brokers.state.layout._known.pop(CLUSTER_GROUP, None)
     for number in (2, 3):
         await brokers.add(
             f"node-{number}", f"zone-{number}", f"http://n{number}:8080", f"n{number}:7000"

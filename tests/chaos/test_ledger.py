@@ -44,7 +44,7 @@ def test_rows_of_a_tally_add_up_and_none_writes_anothers(tmp_path: Path) -> None
 def test_each_storm_of_a_fleet_has_a_seed_of_its_own_that_follows_from_the_runs() -> None:
     options = argparse.Namespace(
         nemesis="all", each=200, acked=10, minutes=None, nodes=3, rate=150.0, elastic=0,
-        clusters=4, round_seconds=60.0, loopback=True,
+        clusters=4, round_seconds=60.0, loopback=True, protocols="",
     )  # fmt: skip
 
     told = [fleet.arguments(options, 7001, part) for part in (1, 2, 1)]

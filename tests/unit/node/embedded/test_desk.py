@@ -141,8 +141,12 @@ def test_what_waits_ends_with_the_engine(disk: MemoryDisk) -> None:
 
 def test_who_leaves_has_taken_nothing(engine: Engine) -> None:
     put(engine, b"a")
+    goes_on = threading.Event()
+    assert engine._loop is not None
+    engine._loop.call_soon_threadsafe(goes_on.wait)  # else it may have answered by then
     with pytest.raises(Timeout):
         engine.take(GROUP, TOPIC, 1, 0.0, None, 0.0)
+    goes_on.set()
 
     (again,) = take(engine, wait_s=20)
     assert (again.value, again.attempt) == (b"a", 1)

@@ -127,6 +127,12 @@ class Node(Protocol):
     @scoped(free)
     def node_id(self) -> str: ...
 
+    @property
+    @scoped(free)
+    def is_drained(self) -> bool:
+        """Whether what this node holds goes to others, or has gone: clients are better there."""
+        ...
+
     @scoped(_cluster_view)
     def cluster_view(self) -> ClusterView: ...
 

@@ -41,6 +41,10 @@ class NodeItself:
         self._status = status
         self._offsets_collector = offsets_collector
 
+    @property
+    def is_drained(self) -> bool:
+        return self._status.is_drained
+
     def cluster_view(self) -> ClusterView:
         return self._status.cluster_view()
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from coordinator.brokers.health import Standing
+from coordinator.brokers.registry import ACTIVE
 from coordinator.cluster.state import ClusterState, Topic
 from goqueue.wire.types import CLUSTER_GROUP, NodeId, Offset, PartitionId
 from log.levels import Feature
@@ -168,6 +169,11 @@ class NodeStatus:
         return TopicView(
             topic.name, str(topic.id), config, tuple(partitions), tuple(topic.warnings)
         )
+
+    @property
+    def is_drained(self) -> bool:
+        broker = self._cluster.state.brokers.get(self._node)
+        return broker is not None and broker.state != ACTIVE
 
     def cluster_view(self) -> ClusterView:
         state = self._cluster.state

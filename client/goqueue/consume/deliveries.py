@@ -236,8 +236,10 @@ class Workbench:
         return result
 
     def _put(self, settle: Settle, message: Leased) -> asyncio.Future[SettleResult]:
-        ended = SPANS.settling(settle.action, [message])
         place = TopicPartition(message.topic, message.partition)
+        if not SPANS.is_active():
+            return self._settles.put(settle, place)
+        ended = SPANS.settling(settle.action, [message])
         result = self._settles.put(settle, place)
         result.add_done_callback(lambda told: ended(_error_of(told)))
         return result

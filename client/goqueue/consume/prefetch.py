@@ -55,15 +55,17 @@ class Prefetch:
             raise ValueError(f"prefetch {bound}: at least 1")
         self.bound = bound
         self._lanes: list[list[Held]] = [[] for _ in LANES]
+        self._size = 0
         self._turn = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes))
+        return self._size
 
     def add(self, held: Held) -> None:
         """Put it behind its lane. It may be over the bound then: see `overflow`."""
         lane = self._lanes[held.message.lane]
         lane.insert(_position(lane, held), held)
+        self._size += 1
 
     def take(self, now_s: float) -> Held | None:
         """The next one to begin: the first of the highest lane, or now and then the one that has
@@ -78,14 +80,16 @@ class Prefetch:
             if now_s - oldest.came_s > LANE_WAIT_S:
                 chosen = oldest
         self._lanes[chosen.message.lane].pop(0)
+        self._size -= 1
         return chosen
 
     def overflow(self) -> list[Held]:
         """Remove what is over the bound, from the end of the lowest lane."""
         over: list[Held] = []
         for lane in reversed(self._lanes):
-            while lane and len(self) > self.bound:
+            while lane and self._size > self.bound:
                 over.append(lane.pop())
+                self._size -= 1
         return over
 
     def remove(self, which: Callable[[Held], bool]) -> list[Held]:
@@ -93,6 +97,7 @@ class Prefetch:
         found = [held for lane in self._lanes for held in lane if which(held)]
         for lane in self._lanes:
             lane[:] = [held for held in lane if not which(held)]
+        self._size -= len(found)
         return found
 
     def drop(self, places: Collection[TopicPartition]) -> list[Held]:
@@ -110,7 +115,7 @@ class Prefetch:
     def want(self) -> Want | None:
         """What to ask for now: anything when it is half empty; else what would go ahead of the
         lowest lane that it holds, as much as could take that lane's place."""
-        held = len(self)
+        held = self._size
         if held * 2 <= self.bound:
             return Want(self.bound - held, LOWEST)
         lowest = max(lane for lane in range(len(LANES)) if self._lanes[lane])

@@ -48,8 +48,8 @@ A text frame holds one JSON object with a `type`. The first one of the client is
 
 What was given belongs to the stream until it is settled. Where the client closes in order (1000,
 1001) the rest is ready again at once, as if it had not been delivered; where its connection is
-lost, or it is silent for 10 s, that is a failed attempt, `consumer lost`. A node that stops says
-`moved`, gives back, and closes with 1012.
+lost, or it is silent for 10 s, that is a failed attempt, `consumer lost`. A node that stops, or is
+drained, says `moved`, gives back, and closes with 1012.
 """
 
 
@@ -102,6 +102,8 @@ class Streams:
         self._limits = limits
         self._figures = figures
         self._open: dict[Session, None] = {}
+        self._was_drained = False
+        """By the last look. Who comes to a node that is drained stays: it may know no other."""
         self._tasks = TaskSet("node", "streams_failed")
 
     def __len__(self) -> int:
@@ -130,6 +132,7 @@ class Streams:
         self._open[session] = None
         self._figures.streams_open(len(self._open))
         if not len(self._tasks):
+            self._was_drained = self._broker.node.is_drained
             self._tasks.begin(self._look_after(), "streams")
 
     def exit(self, session: Session) -> None:
@@ -138,24 +141,30 @@ class Streams:
         self._figures.streams_open(len(self._open))
 
     def others(self) -> tuple[str, list[str]]:
-        """This node's name, and the addresses of other nodes that serve."""
+        """This node's name, and the addresses of other nodes that serve, and are not drained."""
         view = self._broker.node.cluster_view()
         return view.node, [
             one.http_url
             for one in view.nodes
-            if one.node != view.node and one.status == "alive" and one.http_url
+            if one.node != view.node
+            and (one.status, one.state) == ("alive", "active")
+            and one.http_url
         ]
 
     def begin_stop(self) -> None:
         """All are told that this node stops, and end."""
-        for session in list(self._open):
-            session.over(MOVED)
+        self._move()
 
     async def stop(self) -> None:
         """Nobody is looked after any more. Idempotent."""
         await self._tasks.stop()
 
     # private
+
+    def _move(self) -> None:
+        """To other nodes."""
+        for session in list(self._open):
+            session.over(MOVED)
 
     async def _look_after(self) -> None:
         """Until no stream is left."""
@@ -164,6 +173,10 @@ class Streams:
         silence_s = limits.stream_silence_s - look_s  # so that the round after is not too late
         while self._open:
             await asyncio.sleep(look_s)
+            is_drained = self._broker.node.is_drained
+            if is_drained and not self._was_drained:
+                self._move()
+            self._was_drained = is_drained
             now_s = loop.time()
             for session in list(self._open):
                 is_quiet = now_s - session.connection.heard_s >= silence_s / 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import aiohttp
 import pytest
 
+from coordinator.brokers.registry import DRAINING
 from goqueue.wire.errors import NotFound
 from node.api.spans import Work
 from node.http.auth.authenticator import Authenticator
@@ -16,6 +18,7 @@ from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Bounds, Budgets, Kind
 from node.http.server.app import Entrance, HttpFront, Observers
 from node.metrics import Metrics
+from tests.one_node import cluster_of
 from tests.one_node import eventually as holds
 from tests.unit.node.http.stream.talk import talking
 
@@ -297,6 +300,24 @@ async def test_a_front_that_stops_says_where_to_go_and_gives_back(front, put, cl
         assert (answer.status, answer.json["code"]) == (503, "unavailable")
     answer = await client.post("/groups/workers/receive", {"topic": "orders"})
     assert [one["attempt"] for one in answer.json["messages"]] == [1]
+
+
+async def test_a_node_that_is_drained_moves_its_streams_once(front, put, client, clock, broker):
+    await put(b"a")
+    brokers = cluster_of(broker).state.brokers
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"])
+        await talker.take(1)
+        brokers["node-1"] = replace(brokers["node-1"], state=DRAINING)
+        await clock.pass_ms(1100)
+
+        assert await talker.hear("moved") == {"type": "moved", "nodes": []}
+        assert await talker.closed() == 1012
+    async with talking(front) as talker:  # there is no other node
+        await talker.subscribe(topics=["orders"])
+        assert [one["attempt"] for one in await talker.take(1)] == [1]
+        await clock.pass_ms(2100)
+        assert await talker.quiet()
 
 
 async def test_the_end_of_a_key_ends_its_streams(broker, keys, clock, put):

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from benchmarks.connection import Connection, post
@@ -60,13 +62,21 @@ def fdatasync(folder: Path, seconds: float) -> list[float]:
 
 async def aiohttp_rate(connections: int, seconds: float) -> Load:
     """Requests of one message to an aiohttp application that parses and answers JSON."""
+    async with served(SERVER) as (port, pid):
+        return await _load(port, pid, connections, seconds)
+
+
+@asynccontextmanager
+async def served(program: str) -> AsyncIterator[tuple[int, int]]:
+    """The port and the process id of a program that is given a port, and prints a line once it
+    listens there."""
     port = free_ports(1)
-    command = [sys.executable, "-c", SERVER, str(port)]
+    command = [sys.executable, "-c", program, str(port)]
     server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
         await server.stdout.readline()
-        return await _load(port, server.pid, connections, seconds)
+        yield port, server.pid
     finally:
         server.terminate()
         await server.wait()

@@ -6,7 +6,6 @@ against its like in the same run.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -14,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks import publish_stream, redis_benchmark
+from benchmarks import alone, publish_stream, redis_benchmark
 from benchmarks.connection import BadAnswer
 from benchmarks.flows import CREDIT, PUBLISHERS, READERS, Duplexes, Flow, Sockets, Way
 from benchmarks.payloads import Sent, fingerprint, json_bodies, sample
-from benchmarks.processes import ROOT, DevCluster, cpu_seconds
+from benchmarks.processes import DevCluster, cpu_seconds
 from benchmarks.publish import Load, check, create_topic, publish
 from benchmarks.redis import Opened, Redis, add_one_by_one
 from benchmarks.report import Report, Row, Target, number
@@ -257,22 +256,5 @@ def _load(sent: Sent) -> Load:
     return Load(sent.count, 0.0, 0.0, sent.print, [])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.protocols", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="half a second a round")
-    parser.add_argument(
-        "--write", action="store_true", help="into docs/reference/benchmarks.md, as its section"
-    )
-    given = parser.parse_args()
-    report, began = Report(), time.monotonic()
-    seconds = 1.0 if given.quick else 4.0
-    folder = ROOT / ".benchmarks"
-    asyncio.run(measure(report, folder, seconds, quick=given.quick, with_peers=True))
-    if given.write:
-        path = ROOT / "docs/reference/benchmarks.md"
-        command = "python -m benchmarks.protocols --write"
-        report.write_section(SECTION, INTRO, path, command, time.monotonic() - began)
-
-
 if __name__ == "__main__":
-    main()
+    alone.run("protocols", __doc__, "half a second a round", SECTION, INTRO, measure)

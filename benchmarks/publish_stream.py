@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,9 +10,10 @@ from contextlib import asynccontextmanager
 
 import grpc
 
+from benchmarks.bare import served
 from benchmarks.connection import BadAnswer
 from benchmarks.payloads import MASK, fingerprint, sample
-from benchmarks.processes import cpu_seconds, free_ports
+from benchmarks.processes import cpu_seconds
 from benchmarks.publish import Load
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 
@@ -50,16 +49,8 @@ uvloop.run(main())
 @asynccontextmanager
 async def bare_echo() -> AsyncIterator[tuple[tuple[str, int], int]]:
     """The address and the process id of a server that sends back the bytes that it gets."""
-    port = free_ports(1)
-    command = [sys.executable, "-c", ECHO, str(port)]
-    server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        await server.stdout.readline()
-        yield ("127.0.0.1", port), server.pid
-    finally:
-        server.terminate()
-        await server.wait()
+    async with served(ECHO) as (port, pid):
+        yield ("127.0.0.1", port), pid
 
 
 async def publish(

@@ -6,7 +6,6 @@ pushed, how long they wait where a node is killed, and what streams cost on whic
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import time
@@ -16,9 +15,9 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks import handover
+from benchmarks import alone, handover
 from benchmarks.connection import Connection, post
-from benchmarks.processes import ROOT, DevCluster, cpu_seconds, memory_bytes
+from benchmarks.processes import DevCluster, cpu_seconds, memory_bytes
 from benchmarks.publish import Load, create_topic, percentile
 from benchmarks.queue_rows import fill
 from benchmarks.rabbitmq import RabbitMq
@@ -269,22 +268,5 @@ def _add(
     report.add(SECTION, Row(name, load.rate, "msg/s", target, load.cpu_us, note))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer messages and streams")
-    parser.add_argument(
-        "--write", action="store_true", help="into docs/reference/benchmarks.md, as its section"
-    )
-    given = parser.parse_args()
-    report, began = Report(), time.monotonic()
-    seconds = 1.0 if given.quick else 4.0
-    folder = ROOT / ".benchmarks"
-    asyncio.run(measure(report, folder, seconds, quick=given.quick, with_peers=True))
-    if given.write:
-        path = ROOT / "docs/reference/benchmarks.md"
-        command = "python -m benchmarks.push --write"
-        report.write_section(SECTION, INTRO, path, command, time.monotonic() - began)
-
-
 if __name__ == "__main__":
-    main()
+    alone.run("push", __doc__, "fewer messages and streams", SECTION, INTRO, measure)

@@ -353,15 +353,15 @@ class AsyncConsumer:
     async def _take(
         self, who: object, wait: Duration | None, *, is_handled: bool
     ) -> Received | None:
-        wait_s = None if wait is None else duration_ms(wait, "wait") / 1000
-        if not self._stopping and (here := self._bench.take(who, is_handled=is_handled)):
-            return here  # a timeout costs more than all else
+        until_s: float | None = None
+        if wait is not None:
+            until_s = asyncio.get_running_loop().time() + duration_ms(wait, "wait") / 1000
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while not self._stopping:
-                    found = self._bench.take(who, is_handled=is_handled)
-                    if found is not None:
-                        return found
+            while not self._stopping:
+                found = self._bench.take(who, is_handled=is_handled)
+                if found is not None:
+                    return found
+                async with asyncio.timeout_at(until_s):
                     await self._bench.news()
         return None
 

@@ -236,12 +236,10 @@ class Workbench:
         return result
 
     def _put(self, settle: Settle, message: Leased) -> asyncio.Future[SettleResult]:
-        place = TopicPartition(message.topic, message.partition)
-        if not SPANS.is_active():
-            return self._settles.put(settle, place)
-        ended = SPANS.settling(settle.action, [message])
-        result = self._settles.put(settle, place)
-        result.add_done_callback(lambda told: ended(_error_of(told)))
+        ended = SPANS.settling(settle.action, [message]) if SPANS.is_active() else None
+        result = self._settles.put(settle, TopicPartition(message.topic, message.partition))
+        if ended is not None:
+            result.add_done_callback(lambda told: ended(_error_of(told)))
         return result
 
     # -- leases

@@ -60,7 +60,7 @@ class Joined:
         loop = asyncio.get_running_loop()
         follow, ends_s = self._taking.follow, loop.time() + self._session.timeout_s
         while (message := await self._next(self._look_s)) is None:
-            if await self._is_drained():
+            if await self.is_drained():
                 return None
             if loop.time() > ends_s and not follow:
                 raise CliError(
@@ -77,7 +77,7 @@ class Joined:
         """Each is asked for in another's name, so that the leases of all are kept up."""
         return await self._consumer.next_for(object(), wait_s)
 
-    async def _is_drained(self) -> bool:
+    async def is_drained(self) -> bool:
         """Whether nothing is ready, or on its way, in the partitions that this member has, or is
         to have soon; never when following. Raises `GroupHalted`."""
         path = join("groups", self._taking.group)
@@ -90,6 +90,8 @@ class Joined:
             self._note(f"{report.message if report else error}; trying again")
             return False
         mine = {(one.topic, one.partition) for one in self._consumer.assignment}
+        if not self._is_seated(group, mine):
+            return False
         if not mine and group["state"] == "stable":
             self._note(f"other members of group {self._taking.group} have all partitions")
         mine -= {(self._taking.topic, partition) for partition in self._skipped}
@@ -110,6 +112,13 @@ class Joined:
         if is_done and halted:
             raise GroupHalted(reason=halted[0]["halted"])
         return is_done
+
+    def _is_seated(self, group: Json, mine: set[tuple[str, int]]) -> bool:
+        """Whether this member is in the group, and has been told what the group gives it."""
+        given = [one for one in group["members"] if one["id"] == self._consumer.member_id]
+        return bool(given) and mine == {
+            (one["topic"], one["partition"]) for one in given[0]["assignment"]
+        }
 
     def _note(self, text: str) -> None:
         """Once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from cli.consume.group import Taking
+from cli.consume.member import Joined
 from cli.consume.messages import message_row
 from cli.output.formats import time_of
-from cli.run.session import REPEATS
+from cli.run.session import REPEATS, GlobalOptions, Session
+from goqueue.consume.consumer import AsyncConsumer
 from goqueue.errors import OutcomeUnknown, Unavailable
 from goqueue.models.queued import Received
 from node.api.groups import GroupView
@@ -252,6 +256,17 @@ def test_a_follower_tells_of_an_outage_once_and_goes_on(
 
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 6)
     assert result.stderr == "no leader; trying again\n"
+
+
+async def test_who_was_not_told_its_partitions_yet_is_not_done(queue: Shell) -> None:
+    await asyncio.to_thread(queue.ok, "topic", "create", "other")
+    await asyncio.to_thread(queue.join, "g", "other")
+    given = GlobalOptions(server=queue.url)
+    taking = Taking("g", "t", None, None, None, ack=True, follow=False)
+    async with Session(given) as session:
+        told_nothing = AsyncConsumer(session.client, "g", "t")
+
+        assert not await Joined(session, taking, told_nothing).is_drained()
 
 
 @pytest.fixture

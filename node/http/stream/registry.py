@@ -20,6 +20,7 @@ from node.http.budget.memory import Kind
 from node.http.connections.client import LocalClient, client_of
 from node.http.connections.protocol import Connection
 from node.http.request.call import Call, FrontMetrics
+from node.http.request.drain_watch import DrainWatch
 from node.http.request.long_poll import WAIT_BYTES
 from node.http.stream.session import MOVED, Session
 from node.http.stream.wire import LAST_WORDS_S
@@ -102,8 +103,7 @@ class Streams:
         self._limits = limits
         self._figures = figures
         self._open: dict[Session, None] = {}
-        self._was_drained = False
-        """By the last look. Who comes to a node that is drained stays: it may know no other."""
+        self._drain = DrainWatch(broker.node)
         self._tasks = TaskSet("node", "streams_failed")
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class Streams:
         self._open[session] = None
         self._figures.streams_open(len(self._open))
         if not len(self._tasks):
-            self._was_drained = self._broker.node.is_drained
+            self._drain = DrainWatch(self._broker.node)
             self._tasks.begin(self._look_after(), "streams")
 
     def exit(self, session: Session) -> None:
@@ -173,10 +173,8 @@ class Streams:
         silence_s = limits.stream_silence_s - look_s  # so that the round after is not too late
         while self._open:
             await asyncio.sleep(look_s)
-            is_drained = self._broker.node.is_drained
-            if is_drained and not self._was_drained:
+            if self._drain.has_begun():
                 self._move()
-            self._was_drained = is_drained
             now_s = loop.time()
             for session in list(self._open):
                 is_quiet = now_s - session.connection.heard_s >= silence_s / 2

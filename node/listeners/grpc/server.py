@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, Unavailable
 from node.http.budget.memory import Kind
+from node.http.request.drain_watch import DrainWatch
 from node.listeners.grpc.call import Desk, Rpc, address_of, token_of
 from node.listeners.grpc.failures import fail
 from node.listeners.grpc.library import Context, grpc
@@ -27,6 +29,8 @@ from node.listeners.requests import Requests
 
 PROTOCOL = "grpc"
 MS = 1000
+LOOK_S = 1.0
+"""How often it is looked whether the node is drained."""
 
 
 class GrpcListener:
@@ -89,8 +93,22 @@ class GrpcListener:
     # private
 
     async def _watch(self) -> None:
-        await self._desk.parts.stopping.wait()
+        """Members' streams go where the node is drained, all where it stops."""
+        parts = self._desk.parts
+        drain = DrainWatch(parts.broker.node)
+        while not parts.stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await parts.stopping.wait()
+            if drain.has_begun():
+                self._move_streams()
         self._cut_streams()
+
+    def _move_streams(self) -> None:
+        for rpc in list(self._open):
+            if rpc.is_moving and rpc.on_stop is not None:
+                rpc.is_moved = True
+                rpc.on_stop()
 
     def _cut_streams(self) -> None:
         """They end, and say that another node goes on; plain calls are still served."""
@@ -149,7 +167,8 @@ class GrpcListener:
         except TimeoutError:
             if not scope.expired():
                 raise
-            raise Unavailable("this node stops: another one goes on") from None
+            why = "stops" if rpc.is_stopping else "is drained"
+            raise Unavailable(f"this node {why}: another one goes on") from None
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]

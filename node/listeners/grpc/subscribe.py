@@ -4,8 +4,8 @@ The node sends the member's heartbeats, and receives for it; each message has a 
 `AckService` settles at any node. Leases last as the group's settings say, and no longer than the
 stream: when that ends, what was not settled is ready again at once, and its member leaves. gRPC
 does not tell a client that has done from one that is lost, so it is a failed attempt, of "consumer
-lost": a message that kills its consumer is dead in the end. Where the node stops it is none, and
-none for what had not been sent.
+lost": a message that kills its consumer is dead in the end. Where the node stops, or is
+drained, it is none, and none for what had not been sent.
 
 Of partitions that are taken away nothing more is given; the group waits until what is in flight
 there is settled, or for its rebalance timeout.
@@ -58,6 +58,7 @@ async def subscribe(rpc: Rpc) -> None:
     request = _join_of(rpc, given)
     joined = await rpc.broker.members.join(group, request, wait_s=0.0)
     subscription = _Subscription(rpc, group, joined, page, silence)
+    rpc.is_moving = True
     try:
         await subscription.run()
     finally:
@@ -101,7 +102,7 @@ class _Subscription:
         self._kept.release()
         for receipt in self._given:
             self._rpc.desk.given.pop(receipt, None)
-        if self._rpc.is_stopping:
+        if self._rpc.is_stopping or self._rpc.is_moved:
             lost = [SettleRequest(receipt, "release") for receipt in self._given]
         else:
             lost = [SettleRequest(receipt, "nack", LOST, delay_ms=0) for receipt in self._given]

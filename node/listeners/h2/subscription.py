@@ -27,6 +27,7 @@ from node.api.queue import QueuedMessage, Received, SettleRequest, SettleView
 from node.api.spans import MESSAGES_MAX, Work
 from node.api.streams import Stream, is_over
 from node.http.budget.memory import Kind
+from node.http.request.drain_watch import DrainWatch
 from node.http.request.long_poll import WAIT_BYTES
 from node.http.request.troubles import Troubles
 from node.listeners.h2.commands import BadCommand, Command, Commands, Verb
@@ -110,6 +111,7 @@ class Subscription:
         self._troubles = Troubles()
         self._tasks = TaskSet("node", "h2_subscription_failed")
         self._settles = TaskSet("node", "h2_settle_failed")
+        self._drain = DrainWatch(caller.broker.node)
         self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._judged_s = asyncio.get_running_loop().time()
 
@@ -133,12 +135,17 @@ class Subscription:
     # as a `Lasting`
 
     def look(self, now_s: float) -> None:
+        if self._drain.has_begun():
+            self._leave("this node is drained: subscribe anew, at another one")
         if now_s - self._judged_s >= self._requests.parts.limits.tail_keepalive_s:
             self._judged_s = now_s
             self._tasks.begin(self._guarded(self._judge()))
 
     def stop(self) -> None:
-        self.over(End(returned=True, error=Unavailable("this node stops: subscribe anew")))
+        self._leave("this node stops: subscribe anew")
+
+    def _leave(self, why: str) -> None:
+        self.over(End(returned=True, error=Unavailable(why)))
 
     # private: what the client says
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from coordinator.brokers.registry import DRAINING
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import StaleGeneration
 from node.api.claims import NOBODY
-from node.api.queue import QueuedMessage
+from node.api.queue import QueuedMessage, SettleRequest
 from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
-from tests.one_node import eventually, until
+from tests.one_node import cluster_of, eventually, until
 from tests.unit.node.listeners.grpc.client import Served, refusal, served
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -313,3 +315,26 @@ async def test_a_node_that_stops_ends_its_streams_and_their_members(node: Served
 
     assert refusal(caught.value).status == "UNAVAILABLE"
     await until(lambda: members(node), lambda count: count == 0)
+
+
+async def test_a_node_that_is_drained_moves_its_members_once(node: Served) -> None:
+    await put(node, b"a")
+    brokers = cluster_of(node.broker).state.brokers
+    call = subscribed(node)
+    await taken(call, 1)
+
+    brokers["node-1"] = replace(brokers["node-1"], state=DRAINING)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await heard(call, "nothing")
+
+    assert (refusal(caught.value).status, "is drained" in caught.value.details()) == (
+        "UNAVAILABLE",
+        True,
+    )
+    await until(lambda: members(node), lambda count: count == 0)
+    (message,) = await received(node)
+    assert message.attempt == 1
+    await node.broker.receipts.settle([SettleRequest(message.receipt, "release")], "g")
+    again = subscribed(node)  # there is no other node
+    await taken(again, 1)
+    again.cancel()

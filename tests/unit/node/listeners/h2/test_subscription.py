@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from coordinator.brokers.registry import DRAINING
 from goqueue.wire.errors import GoQueueError, NoQuorum, NotInFlight, ReceiptExpired
 from node.api.claims import NOBODY, Claim
 from node.api.queue import SettleRequest, SettleView
@@ -18,7 +20,7 @@ from node.listeners.h2 import subscription
 from node.listeners.h2.commands import Command, Verb
 from node.listeners.h2.connection import Connection
 from node.listeners.h2.subscription import _Given, dacks_of, request_of
-from tests.one_node import eventually
+from tests.one_node import cluster_of, eventually
 from tests.unit.node.listeners.h2.talk import h2_node, port_of, talking
 from tests.unit.node.listeners.h2.test_listener import listening
 
@@ -169,6 +171,29 @@ async def test_commands_that_come_while_others_are_settled_are_settled_together(
             await talker.ended(answer)
 
     assert faulty.settled == [1, 5]
+
+
+async def test_a_node_that_is_drained_ends_its_subscriptions_once() -> None:
+    async with h2_node() as node, listening(node.broker) as listener:
+        brokers = cluster_of(node.broker).state.brokers
+        async with talking(listener.port) as talker:
+            await talker.publish("foo", b"x")
+            answer = await talker.subscribe("foo")
+            await talker.message(answer)
+            brokers["node-1"] = replace(brokers["node-1"], state=DRAINING)
+            listener.look(0.0)
+            told = await talker.line(answer)
+            await talker.ended(answer)
+            left = await node.broker.queue.peek("foo.miniqueue", ["foo"], limit=9, partitions=None)
+
+            again = await talker.subscribe("foo")  # there is no other node
+            listener.look(0.0)
+            message = await talker.message(again)
+
+    assert told is not None
+    assert (told["code"], "is drained" in told["error"]) == ("unavailable", True)
+    assert [one.attempt for one in left] == [1]  # it would be the first one again
+    assert message == ("x", 0)
 
 
 def test_a_failed_attempt_keeps_how_often_there_was_a_dack() -> None:

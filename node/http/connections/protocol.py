@@ -40,6 +40,11 @@ UNSENT_BYTES_MAX = 2**14
 """Of one connection: beyond it writers wait. What is less is charged to nobody once the answer is
 written: 128 MiB of as many connections as there may be."""
 
+PING = b"\x89\x00"
+"""A whole frame, with nothing in it (RFC 6455, 5.5.2)."""
+PONG_HEAD, PONG_BYTES = b"\x8a\x80", 6
+"""The answer to it: masked, as all that clients send is."""
+
 _REASONS = {408: "Request Timeout", 429: "Too Many Requests", 503: "Service Unavailable"}
 
 
@@ -207,8 +212,15 @@ class Connection(RequestHandler):
         self.frame_bytes = max(0, self.frame_bytes - size - head)
         self.settle()
 
+    def ping(self) -> None:
+        """Ask the client of a WebSocket for a sign of life. Never waits."""
+        if self.transport is not None:
+            self.transport.write(PING)
+
     def _frames_arrive(self, data: bytes) -> None:
         self.heard_s = self._loop.time()
+        if len(data) == PONG_BYTES and not self.frame_bytes and data.startswith(PONG_HEAD):
+            return  # that is all it says: who waits for frames is not woken for it
         self.frame_bytes += len(data)
         try:
             self.arrivals.unread(self.frame_bytes)

@@ -6,7 +6,6 @@ One round looks after all of them, so that a stream that waits costs no timer of
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import cast
 
 from aiohttp import hdrs, web
@@ -179,8 +178,7 @@ class Streams:
             for session in list(self._open):
                 is_quiet = now_s - session.connection.heard_s >= silence_s / 2
                 if is_quiet and session.look(now_s, silence_s):
-                    with suppress(ConnectionError):
-                        await session.ping()
+                    session.connection.ping()
                 if now_s - session.judged_s >= limits.tail_keepalive_s:
                     session.judged_s = now_s
                     await session.judge()

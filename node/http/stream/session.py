@@ -107,7 +107,6 @@ class Session:
         self._group = call.group()
         self._stream = stream
         self._desk = desk
-        self._socket: web.WebSocketResponse[bool] | None = None
         self._wire: Wire | None = None
         self._delivery: Delivery | None = None
         self._member: StreamMember | None = None
@@ -125,7 +124,6 @@ class Session:
     async def run(self, socket: web.WebSocketResponse[bool]) -> None:
         """Serve the client until one of both ends it. Raises nothing but a cancellation, which is
         the node's, too: it stops."""
-        self._socket = socket
         self._wire = Wire(socket, self.connection)
         self._desk.enter(self)
         if self.call.shared.stopping.is_set():
@@ -175,7 +173,7 @@ class Session:
             connection.abort()
             return False
         is_due = silent_s >= silence_s / 2 and self._pinged_s <= connection.heard_s
-        if is_due and not connection.writing_paused:
+        if is_due and self._end is None and not connection.writing_paused:
             self._pinged_s = now_s
             return True
         return False
@@ -190,11 +188,6 @@ class Session:
             return
         if self._delivery is not None:
             self._delivery.look()
-
-    async def ping(self) -> None:
-        """Never waits. Raises ConnectionError."""
-        assert self._socket is not None
-        await self._socket.ping()
 
     # -- private: what the client says
 

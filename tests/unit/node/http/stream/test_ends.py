@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import replace
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -247,6 +248,33 @@ async def test_a_client_is_pinged_after_half_of_its_silence(front, orders, clock
         await talker.say("credit", messages=1, bytes=1)
         await clock.pass_ms(3_000)
         assert len(front._streams) == 1, "a frame is a sign of life"
+
+
+async def test_a_pong_wakes_nobody_and_bytes_that_look_like_one_are_read(front, orders):
+    async with talking(front) as talker:
+        await talker.subscribe(topics=["orders"])
+        (session,) = front._streams._open
+        connection, pong = session.connection, b"\x8a\x80abcd"
+        connection.heard_s = 0.0
+        parser, connection._payload_parser = connection._payload_parser, Mock()
+
+        connection.data_received(pong)
+
+        assert connection.heard_s > 0
+        assert not connection._payload_parser.feed_data.called
+        connection._payload_parser = parser
+        said = b'{"type":"settle","id":7,"settles":[]}'
+        mask = bytes([pong[0] ^ said[8], pong[1] ^ said[9], 5, 6])
+        masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(said))
+        assert masked[8:10] == pong[:2]
+        for part in (
+            bytes([0x81, 0x80 | len(said)]) + mask + masked[:8],
+            masked[8:14],
+            masked[14:],
+        ):
+            connection.data_received(part)
+        assert (await talker.hear("error"))["id"] == 7  # it settles nothing
+        assert connection.frame_bytes == 0
 
 
 async def test_a_client_that_takes_its_answer_slowly_lives(front, put):

@@ -212,6 +212,20 @@ class Connection(RequestHandler):
         self.frame_bytes = max(0, self.frame_bytes - size - head)
         self.settle()
 
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing is on its way in either direction, nor was when the sweep came by: most
+        connections of streams that wait are."""
+        return not (
+            self.headers_since_s
+            or self.stalled_since_s
+            or self.taken_by_s
+            or self.unsent_seen_bytes
+            or self._paused
+            or self.arrivals.is_charged
+            or (self._wire is not None and self._wire.get_write_buffer_size())
+        )
+
     def ping(self) -> None:
         """Ask the client of a WebSocket for a sign of life. Never waits."""
         if self.transport is not None:
@@ -444,6 +458,8 @@ class FrontServer(Server):
         limits = self._limits
         for connection in self.connections:
             assert isinstance(connection, Connection)
+            if connection.is_still:
+                continue
             connection.settle()
             since = connection.headers_since_s
             if since and now_s - since > limits.header_deadline_s:

@@ -11,9 +11,25 @@ from typing import Any
 import aiohttp
 
 from node.http.server.app import HttpFront
+from tests.one_node import eventually
 
 HEARD_S = 20.0
 QUIET_TURNS = 30
+
+
+async def answered(front: HttpFront, silent: int = 0) -> None:
+    """Return when all clients but so many have answered the pings that were sent to them: how soon
+    an answer comes is the system's matter."""
+
+    def is_so() -> bool:
+        waiting = (
+            session._pinged_s > session.connection.heard_s
+            for session in front._streams._open
+            if session._end is None
+        )
+        return sum(waiting) <= silent
+
+    await eventually(is_so)
 
 
 class Talker:

@@ -21,7 +21,7 @@ from node.http.server.app import Entrance, HttpFront, Observers
 from node.metrics import Metrics
 from tests.one_node import cluster_of
 from tests.one_node import eventually as holds
-from tests.unit.node.http.stream.talk import talking
+from tests.unit.node.http.stream.talk import answered, talking
 
 STREAM = "/v1/groups/workers/stream"
 ASKED = {
@@ -224,7 +224,7 @@ async def test_a_client_that_is_silent_is_lost_and_one_that_answers_pings_is_not
 
         for _ in range(30):
             await clock.pass_ms(500)
-            await asyncio.sleep(0.002)
+            await answered(front, silent=1)
 
         assert len(front._streams) == 1
         assert [one["attempt"] for one in await take()] == [2]
@@ -361,12 +361,12 @@ async def test_the_end_of_a_key_ends_its_streams(broker, keys, clock, put):
         hearing = asyncio.ensure_future(talker.hear("error"))
         for _ in range(22):
             await clock.pass_ms(500)
-            await asyncio.sleep(0.001)
+            await answered(locked)
         assert not hearing.done()
         await keys.revoke_key("k")
         while not hearing.done():
             await clock.pass_ms(500)
-            await asyncio.sleep(0.001)
+            await answered(locked)
 
         assert (await hearing)["code"] == "unauthenticated"
         assert await talker.closed() == 1008

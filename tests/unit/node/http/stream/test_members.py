@@ -10,7 +10,7 @@ import pytest
 
 from node.api.members import JoinRequest
 from tests.one_node import eventually as holds
-from tests.unit.node.http.stream.talk import Talker, talking
+from tests.unit.node.http.stream.talk import Talker, answered, talking
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ async def test_a_member_lives_as_long_as_its_stream(front, join, broker, clock):
         hearing = asyncio.ensure_future(talker.closed())
         for _ in range(30):
             await clock.pass_ms(500)
-            await asyncio.sleep(0.001)
+            await answered(front)
         view = await broker.members.membership("workers")
         assert [one.id for one in view.members] == [member]
         assert not hearing.done()

@@ -21,7 +21,7 @@ from node.http.budget.memory import Kind
 from node.http.server.app import HttpFront
 from tests.one_node import Clock, eventually, one_node
 from tests.transcripts import played, write_anew
-from tests.unit.node.http.stream.talk import Talker, talking
+from tests.unit.node.http.stream.talk import Talker, answered, talking
 
 TOPIC, GROUP = "orders", "workers"
 STEP_MS = 500
@@ -79,7 +79,7 @@ class Player:
         ]
         for _ in range(int(seconds.removesuffix("s")) * 1000 // STEP_MS):
             await self._clock.pass_ms(STEP_MS)
-            await asyncio.sleep(0.001)
+            await answered(self.front, sum(not one.answers for one in self._clients.values()))
         for one in hearing:
             one.cancel()
         await asyncio.wait(hearing) if hearing else None

@@ -179,7 +179,7 @@ mutants: setup-dev
 
 ## chaos         MINUTES (10) of every fault that this machine can make, under load of every protocol, checked
 chaos: setup-dev
-	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES) --protocols redis,h2,grpc
+	$(BIN)/python -m tests.chaos --nemesis $(NEMESIS) --minutes $(MINUTES) --protocols redis,h2,grpc,stream
 
 ## chaos-release 200 faults of each kind over 1,000,000 acked sends, on CLUSTERS (6) at once (as root)
 chaos-release: setup-dev

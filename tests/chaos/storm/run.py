@@ -27,6 +27,7 @@ from tests.chaos.storm.round import Load, Round
 from tests.chaos.storm.score import Score
 from tests.chaos.storm.signals import told_by_signals
 from tests.chaos.storm.site import Abilities, Site
+from tests.chaos.storm.speakers import LISTENERS, PROTOCOLS
 from tests.chaos.storm.strikes import Striker
 from tests.chaos.storm.tally import ACKED, Tally
 from tests.chaos.storm.watch import Watch
@@ -58,7 +59,8 @@ class Storm:
         self.round_s: float = options.round_seconds
         self.load = Load.of_rate(options.rate) if options.rate else Load()
         self.protocols = [name for name in options.protocols.split(",") if name]
-        self.site = Site(folder, options.nodes, self.abilities, rng, self.protocols)
+        listeners = [name for name in self.protocols if name in LISTENERS]
+        self.site = Site(folder, options.nodes, self.abilities, rng, listeners)
         self.http = Http()
         self.watch = Watch(self.site, self.http, rng)
         self.tally = self._tally(options.part)
@@ -280,6 +282,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--rate", type=float, default=0.0, help="about so many sends a second in each cluster"
     )
-    group.add_argument("--protocols", default="", help="clients of these besides: redis,h2,grpc")
+    group.add_argument(
+        "--protocols", default="", help=f"clients of these besides: {','.join(PROTOCOLS)}"
+    )
     group.add_argument("--ledger", type=Path, default=None, help="a line of this run is added here")
     group.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)

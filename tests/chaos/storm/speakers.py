@@ -1,4 +1,5 @@
-"""Clients of other protocols in a storm: a publisher and a consumer of each, on a topic of its own.
+"""Clients of streams, and of other protocols, in a storm: a publisher and a consumer of each, on a
+topic of its own.
 
 They are those of `tests.protocols`, each on a thread, and go to another node when one does not do
 what they ask. What they were told is held against what is stored in the end: nothing that was
@@ -24,9 +25,17 @@ from tests.protocols.client import Client, Door, Line, Unreachable
 from tests.protocols.duplex import DuplexClient
 from tests.protocols.ledger import Ledger
 from tests.protocols.redis_py import RedisPy
+from tests.protocols.stream import Library
 from tests.protocols.stubs import Stubs
 
-PROTOCOLS: dict[str, type[Client]] = {"redis": RedisPy, "h2": DuplexClient, "grpc": Stubs}
+LISTENERS = ("redis", "h2", "grpc")
+"""Those that have a port of their own."""
+PROTOCOLS: dict[str, type[Client]] = {
+    "redis": RedisPy,
+    "h2": DuplexClient,
+    "grpc": Stubs,
+    "stream": Library,
+}
 REPLICAS_MAX = 3
 LINES = 5
 """Of one publish."""
@@ -85,7 +94,7 @@ class Speaker:
         ports = node.listeners
         return Door(
             *(str(place.hostname), int(place.port or 0)),
-            *(ports.get(name, 0) for name in PROTOCOLS),
+            *(ports.get(name, 0) for name in LISTENERS),
         )
 
 

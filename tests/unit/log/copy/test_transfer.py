@@ -250,6 +250,8 @@ class Installing:
         self.staged = len(self.disk.trace)
         log.install(install)
         self.first = install.first_index
+        origin = everything(self.origin.partition_log(GROUP), WHOLE)
+        self.theirs = frames([one for one in origin if one.index >= self.first])
         job = self.store.take_flush()
         assert job is not None
         job.sync()
@@ -258,11 +260,6 @@ class Installing:
         job.spill()
         self.store.complete_spill(job)
         self.moved = len(self.disk.trace)
-
-    def theirs(self) -> list[bytes]:
-        return frames(
-            [e for e in everything(self.origin.partition_log(GROUP)) if e.index >= self.first]
-        )
 
     def go_on(self) -> None:
         """Appends behind it, cuts some of that off, and takes checkpoints."""
@@ -286,8 +283,7 @@ class Installing:
             assert operations < self.decided, operations
             return
         assert operations > self.staged, operations
-        theirs = self.theirs()
-        assert found[: len(theirs)] == theirs, operations
+        assert found[: len(self.theirs)] == self.theirs, operations
         assert log.latest_snapshot() == (60, STATE), operations
         assert log.first_index == self.first
         assert frames(everything(store.partition_log(OTHER), WHOLE)) == frames(

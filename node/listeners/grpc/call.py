@@ -56,10 +56,10 @@ class Rpc:
         self.seen = seen
         self.on_stop: Callable[[], object] | None = None
         """What ends it where the node stops; a plain call is waited for."""
-        self.is_moving = False
-        """A drain of the node ends it, too: another node goes on."""
+        self.moves_on_drain = False
+        """Whether a drain of the node ends it, too: another node goes on."""
         self.is_moved = False
-        """It was."""
+        """Whether one has ended it."""
         self._context = context
         self._request_class = request_class
         self._metadata = metadata

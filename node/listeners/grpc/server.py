@@ -106,7 +106,7 @@ class GrpcListener:
 
     def _move_streams(self) -> None:
         for rpc in list(self._open):
-            if rpc.is_moving and rpc.on_stop is not None:
+            if rpc.moves_on_drain and rpc.on_stop is not None:
                 rpc.is_moved = True
                 rpc.on_stop()
 

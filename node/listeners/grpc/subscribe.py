@@ -58,7 +58,7 @@ async def subscribe(rpc: Rpc) -> None:
     request = _join_of(rpc, given)
     joined = await rpc.broker.members.join(group, request, wait_s=0.0)
     subscription = _Subscription(rpc, group, joined, page, silence)
-    rpc.is_moving = True
+    rpc.moves_on_drain = True
     try:
         await subscription.run()
     finally:

@@ -333,13 +333,16 @@ async def test_what_is_forgotten_is_not_asked_for_again() -> None:
     assert link.asked == 1
 
 
-def test_much_that_is_granted_does_not_make_a_partition_forget_a_seek() -> None:
+def test_much_that_is_granted_does_not_make_a_partition_forget_a_seek(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(results, "MESSAGES_MAX", results.MESSAGES_MAX // 16)
     desk = Desk()
     desk.open(1, visibility_ms=1000)
     desk.publish(1000)
     desk.do(Sought(1, 0, 7))
     evicted = 0
-    for number in range(300):
+    for number in range(20):
         offsets = desk.group().select(1000, desk.now_ms)
         (granted,) = desk.do(Delivered(1, "m", 30_000, offsets, 1000 + number))
         assert isinstance(granted, Granted)

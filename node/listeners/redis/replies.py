@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goqueue.wire.errors import BadRequest, GoQueueError, Unauthenticated
+from goqueue.wire.errors import BadRequest, GoQueueError, OutcomeUnknown, Unauthenticated
 
 ERROR_CHARACTERS_MAX = 1000
 
@@ -54,7 +54,8 @@ class RedisError(BadRequest):
 
 def failure_of(error: GoQueueError) -> Failure:
     """The error in Redis' words: NOAUTH, WRONGPASS, NOPERM, NOGROUP; TRYAGAIN for what may succeed
-    later and has not happened; ERR for the rest. The code of this node's errors stands behind."""
+    later and has not happened; ERR for the rest. The code of this node's errors stands behind; that
+    of what may have happened is `outcome_unknown`, whatever was in the way."""
     if isinstance(error, RedisError):
         return Failure(error.message)
     if isinstance(error, Unauthenticated):
@@ -69,7 +70,8 @@ def failure_of(error: GoQueueError) -> Failure:
         code = "TRYAGAIN" if error.retriable and error.outcome == "none" else "ERR"
     if error.http_status == 403:
         code = "NOPERM"
-    return Failure(f"{code} {error.message} ({error.code})")
+    told = error.code if error.outcome == "none" else OutcomeUnknown.code
+    return Failure(f"{code} {error.message} ({told})")
 
 
 def encode(reply: Reply, out: bytearray, *, resp3: bool) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from goqueue.wire.errors import Busy, Forbidden, OutcomeUnknown, Unauthenticated, UnknownTopic
+from goqueue.wire.errors import (
+    Busy,
+    Forbidden,
+    NoQuorum,
+    OutcomeUnknown,
+    Unauthenticated,
+    UnknownTopic,
+)
 from goqueue.wire.ids import OFFSET_MAX
 from node.listeners.redis.ids import FIRST, LAST, EntryId, parse_end, parse_id, parse_start
 from node.listeners.redis.receipts import KNOWN_MAX, KnownReceipts
@@ -53,6 +60,8 @@ def test_an_error_is_one_short_line() -> None:
         (Forbidden("no"), "NOPERM no (forbidden)"),
         (Busy("later"), "TRYAGAIN later (busy)"),
         (OutcomeUnknown("maybe"), "ERR maybe (outcome_unknown)"),
+        (NoQuorum("late", outcome="unknown"), "ERR late (outcome_unknown)"),
+        (NoQuorum("early"), "TRYAGAIN early (no_quorum)"),
         (UnknownTopic("x"), "ERR "),
     ],
 )

@@ -12,6 +12,7 @@ from goqueue.wire.errors import (
     NotInFlight,
     OffsetOutOfRange,
     ReceiptExpired,
+    Unavailable,
     UnknownGroup,
     UnknownTopic,
 )
@@ -345,12 +346,17 @@ async def _place(client: Client, topic: str, id: bytes) -> int:
 
 
 async def _view(client: Client, topic: str, group: str) -> GroupPartitionView | None:
-    """The group in this stream; None where it is not in it."""
+    """The group in this stream; None where it is not in it. Raises Unavailable where nobody can
+    say: what is made anew is not to take the place of what is there."""
     try:
         view = await client.broker.groups.group(group, topic)
     except (UnknownGroup, UnknownTopic, OffsetOutOfRange):
         return None
-    return view.partitions[0] if view.partitions else None
+    if view.partitions:
+        return view.partitions[0]
+    if view.stale:
+        raise Unavailable(f"nobody tells whether group {group} is in {topic}: its leader is silent")
+    return None
 
 
 async def require(client: Client, topic: str, group: str) -> None:

@@ -15,6 +15,7 @@ from node.api.auth.access import Access
 from node.api.auth.key_verifier import Origin
 from node.api.auth.principal import Principal, Role
 from node.api.claims import NOBODY
+from node.api.groups import GroupView
 from node.api.queue import PendingFilter
 from node.api.spans import Work
 from node.assembly import NodeAssembly
@@ -207,6 +208,38 @@ async def test_who_waits_and_goes_leaves_nothing_leased(node: NodeAssembly) -> N
         assert pending.by_consumer == {}
         taken = await client.ask("XREADGROUP", "GROUP", "g", "here", "STREAMS", "s", ">")
         assert taken[0][1][0][1] == [b"value", b"one"]
+
+
+async def test_a_group_is_not_made_anew_where_nobody_tells_whether_it_is_there(
+    node: NodeAssembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = node.broker.groups
+    ask = groups.group
+    is_silent = True
+
+    async def group(name: str, topic: str | None = None) -> GroupView:
+        found = await ask(name, topic)
+        return replace(found, partitions=[], stale=True) if is_silent else found
+
+    async with listening(node) as listener:
+        client = await Talker.to(listener.port)
+        await client.ask("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        id = await client.ask("XADD", "s", "*", "value", "one")
+        await client.ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
+        assert await client.ask("XACK", "s", "g", id) == 1
+        monkeypatch.setattr(groups, "group", group)
+        other = await Talker.to(listener.port)  # it knows of no group yet
+        for said in (
+            "XGROUP CREATE s g 0",
+            "XGROUP DESTROY s g",
+            "XREADGROUP GROUP g me STREAMS s >",
+        ):
+            refused = await other.ask(*said.split())
+            assert refused.text.startswith("TRYAGAIN nobody tells whether group g is in s")
+        is_silent = False
+        refused = await other.ask("XGROUP", "CREATE", "s", "g", "0")
+        assert refused.text.startswith("BUSYGROUP")
+        assert await client.ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">") is None
 
 
 async def test_what_is_given_is_charged_until_it_is_written(node: NodeAssembly) -> None:

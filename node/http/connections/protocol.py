@@ -221,9 +221,9 @@ class Connection(RequestHandler):
             or self.stalled_since_s
             or self.taken_by_s
             or self.unsent_seen_bytes
-            or self._paused
+            or self.writing_paused
             or self.arrivals.is_charged
-            or (self._wire is not None and self._wire.get_write_buffer_size())
+            or self.unsent_bytes
         )
 
     def ping(self) -> None:

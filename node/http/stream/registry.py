@@ -102,7 +102,6 @@ class Streams:
         self._limits = limits
         self._figures = figures
         self._open: dict[Session, None] = {}
-        self._drain = DrainWatch(broker.node)
         self._tasks = TaskSet("node", "streams_failed")
 
     def __len__(self) -> int:
@@ -131,8 +130,8 @@ class Streams:
         self._open[session] = None
         self._figures.streams_open(len(self._open))
         if not len(self._tasks):
-            self._drain = DrainWatch(self._broker.node)
-            self._tasks.begin(self._look_after(), "streams")
+            drain = DrainWatch(self._broker.node)
+            self._tasks.begin(self._look_after(drain), "streams")
 
     def exit(self, session: Session) -> None:
         """Idempotent."""
@@ -165,14 +164,14 @@ class Streams:
         for session in list(self._open):
             session.over(MOVED)
 
-    async def _look_after(self) -> None:
+    async def _look_after(self, drain: DrainWatch) -> None:
         """Until no stream is left."""
         loop, limits = asyncio.get_running_loop(), self._limits
         look_s = min(LOOK_S, limits.stream_silence_s / 10)
         silence_s = limits.stream_silence_s - look_s  # so that the round after is not too late
         while self._open:
             await asyncio.sleep(look_s)
-            if self._drain.has_begun():
+            if drain.has_begun():
                 self._move()
             now_s = loop.time()
             for session in list(self._open):

@@ -67,7 +67,8 @@ class Configure(_Op, array_like=True, frozen=True, tag=1):
 class OpenGroup(_Op, array_like=True, frozen=True, tag=2):
     """A group begins here, or its settings have changed (`version` is newer).
 
-    A new group begins at `offset`: everything below it is settled for it.
+    A new group begins at `offset`: everything below it is settled for it. Results in how many
+    groups began: 0 where it was open, or its name belongs to a later one.
     """
 
     group: int
@@ -354,7 +355,7 @@ class CodesResult(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 class CountResult(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Of a `Committed`, `Purged`, `Redriven`, `Parked`, `Unparked` or `StreamsEnded`: how many
-    messages it changed.
+    messages it changed; of an `OpenGroup` how many groups began.
     `refused` counts dead letters that would go in a loop."""
 
     count: int

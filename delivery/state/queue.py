@@ -22,6 +22,7 @@ from delivery.entries.ops import (
     CodesResult,
     Committed,
     Configure,
+    CountResult,
     Delivered,
     DeliveredToStream,
     DropGroup,
@@ -336,16 +337,16 @@ class QueueState:
             if op.version > group.version:
                 self.operations(group).configure(op.version, op.config)
                 self.outcome_notes.regrouped(group.id, group.config)
-            return None
+            return CountResult(0)
         for other in [g for g in self.groups.values() if g.name == op.name]:
             if other.id > op.group:
-                return None
+                return CountResult(0)
             del self.groups[other.id]
             self.outcome_notes.dropped(other.id)
         group = self.groups[op.group] = self.begun(op, time_ms)
         past = GroupPast(group.id, group.name, group.base, time_ms)
         self.outcome_notes.opened(past, group.config)
-        return None
+        return CountResult(1)
 
     def _drop(self, op: DropGroup, _index: int, _time_ms: int) -> Result:
         if self.groups.pop(op.group, None) is not None:

@@ -373,6 +373,16 @@ class Positions(Protocol):
         """
         ...
 
+    @scoped(in_topic)
+    async def begin(self, group: str, topic: str, partition: int, *, offset: int) -> bool:
+        """The group begins in the partition, and at this offset: -1 is earliest, -2 the end. False
+        where it has begun there before: it stays where it is. Of several at the same time one is
+        told True; none is where the answer to it was lost and another node was asked again.
+
+        Raises `UnknownGroup`, `UnknownTopic`, `UnknownPartition`.
+        """
+        ...
+
     @scoped(_lag)
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         """Of these topics, or of all that the group has ever been in or subscribes to."""

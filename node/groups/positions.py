@@ -7,13 +7,17 @@ import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from msgspec import structs
+
 from coordinator.cluster.state import Topic
 from coordinator.groups.settings import Group
 from delivery.entries.ops import (
     FORCED,
     UNCLAIMED,
     Committed,
+    CountResult,
     Op,
+    OpenGroup,
     Sought,
     SoughtResult,
     StaleResult,
@@ -136,6 +140,20 @@ class GroupPositions:
                 raise
             generation = error.data.get("generation")
             raise GroupActive(group=group, outcome=error.outcome, generation=generation) from None
+
+    async def begin(self, group: str, topic: str, partition: int, *, offset: int) -> bool:
+        """See `Positions.begin`. One operation, judged where it applies: nobody's look at what is
+        there can be overtaken."""
+        found = await self._finder.find(topic, partition + 1)
+        if not 0 <= partition < len(found.partitions):
+            raise UnknownPartition(topic, partition)
+        ref = group_ref(await self._groups.find(group))
+        start = "latest" if offset == END else ref.config.start
+        config = structs.replace(ref.config, start=start)  # what is delayed behind the end is not
+        op = OpenGroup(ref.id, ref.name, ref.version, config, _absolute(offset))
+        answer = await self._calls.operations.put(PartitionId(found.id, partition), [op])
+        result = answer.results[0]
+        return not isinstance(result, CountResult) or result.count > 0  # 0.2.0 tells nothing
 
     async def lag(self, group: str, topics: Sequence[str] | None = None) -> list[LagView]:
         """See `Positions.lag`. Raises `Unavailable` where leaders don't answer: what is left out

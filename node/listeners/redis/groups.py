@@ -84,10 +84,9 @@ async def create(client: Client, arguments: list[bytes]) -> Reply:
             )
         await client.broker.topics.ensure_topic(topic, 1)
     place = await _place(client, topic, id)
-    if await _view(client, topic, group) is not None:
-        raise GroupExists
     await client.broker.groups.put_group(group, {})
-    await client.broker.positions.seek(group, topic, PARTITION, offset=place, time_ms=None)
+    if not await client.broker.positions.begin(group, topic, PARTITION, offset=place):
+        raise GroupExists
     return OK
 
 

@@ -167,6 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif isinstance(op, DropGroup):
             self.model.groups.pop(op.group, None)
         elif isinstance(op, OpenGroup):
+            assert result == CountResult(op.group not in self.model.groups)
             if op.group in self.model.groups:
                 self.model.groups[op.group].configure(op.config)
             else:

@@ -529,6 +529,22 @@ async def test_figures_and_metrics_tell_where_a_group_stands(node: NodeAssembly)
         assert line in text
 
 
+async def test_a_group_begins_once_and_where_it_was_told(node: NodeAssembly) -> None:
+    begin = node.broker.positions.begin
+    for group in ("g", "late"):
+        await node.broker.groups.put_group(group, {})
+    await publish(node, "a", "b", "c")
+    told = await asyncio.gather(*(begin("g", "t", 0, offset=at) for at in (1, 2, 0, -2)))
+    assert told == [True, False, False, False]
+    assert [m.value for m in await receive(node)] == [b"b", b"c"]
+    assert not await begin("g", "t", 0, offset=0)
+    assert await begin("late", "t", 0, offset=-2)
+    await publish(node, "d")
+    assert [m.value for m in await receive(node, "late")] == [b"d"]
+    with pytest.raises(UnknownPartition):
+        await begin("g", "t", 9, offset=0)
+
+
 async def test_unknown_topics_and_groups_are_named(node: NodeAssembly) -> None:
     with pytest.raises(UnknownTopic):
         await receive(node, topics=["none"])
@@ -538,6 +554,8 @@ async def test_unknown_topics_and_groups_are_named(node: NodeAssembly) -> None:
         await node.broker.queue.peek("none", ["t"], limit=1, partitions=None)
     with pytest.raises(UnknownGroup):
         await node.broker.positions.seek("none", "t", None, offset=0, time_ms=None)
+    with pytest.raises(UnknownGroup):
+        await node.broker.positions.begin("none", "t", 0, offset=0)
     assert await node.broker.groups.list_groups() == []
 
 

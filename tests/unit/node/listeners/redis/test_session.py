@@ -229,17 +229,27 @@ async def test_a_group_is_not_made_anew_where_nobody_tells_whether_it_is_there(
         assert await client.ask("XACK", "s", "g", id) == 1
         monkeypatch.setattr(groups, "group", group)
         other = await Talker.to(listener.port)  # it knows of no group yet
-        for said in (
-            "XGROUP CREATE s g 0",
-            "XGROUP DESTROY s g",
-            "XREADGROUP GROUP g me STREAMS s >",
-        ):
+        for said in ("XGROUP DESTROY s g", "XREADGROUP GROUP g me STREAMS s >"):
             refused = await other.ask(*said.split())
             assert refused.text.startswith("TRYAGAIN nobody tells whether group g is in s")
-        is_silent = False
         refused = await other.ask("XGROUP", "CREATE", "s", "g", "0")
         assert refused.text.startswith("BUSYGROUP")
+        is_silent = False
         assert await client.ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">") is None
+
+
+async def test_one_of_all_who_make_a_group_at_once_makes_it(node: NodeAssembly) -> None:
+    async with listening(node) as listener:
+        clients = [await Talker.to(listener.port) for _ in range(5)]
+        await clients[0].ask("XADD", "s", "*", "value", "one")
+        told = await asyncio.gather(
+            *(one.ask("XGROUP", "CREATE", "s", "g", "0") for one in clients)
+        )
+        refused = [one for one in told if isinstance(one, Error)]
+        assert len(refused) == 4
+        assert all(one.text.startswith("BUSYGROUP") for one in refused)
+        given = await clients[0].ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
+        assert len(given[0][1]) == 1
 
 
 async def test_what_is_given_is_charged_until_it_is_written(node: NodeAssembly) -> None:

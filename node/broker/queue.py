@@ -95,7 +95,6 @@ class NodeQueue:
             found = await self._places(places)
         known = await self._groups.ensure_group(group, maker=claim.maker)
         ref, claim = group_ref(known), claim_in(known, claim)
-        names = {id: topic.name for id, topic in found}
         poll = Poll(
             ref,
             self._in_turn([id for id, _topic in found], beside),
@@ -112,8 +111,10 @@ class NodeQueue:
         try:
             taken = await self._receiver.receive(poll, wait_s)
         except StaleGeneration as error:
+            names = {id: topic.name for id, topic in found}
             error.data["partitions"] = _named_places(error.data.get("partitions"), names)
             raise
+        names = {id: topic.name for id, topic in found}  # not before: most of the time, it waits
         messages = [
             message
             for one in taken

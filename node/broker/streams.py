@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from delivery.config import LANES_COUNT
 from delivery.entries.ops import StreamId, StreamsEnded
 from goqueue.background import TaskSet
+from goqueue.signal import Signal
 from goqueue.wire.errors import (
     GoQueueError,
     NotFound,
@@ -61,7 +62,7 @@ class NodeStream:
         """Under numbers that nothing is taken under any more, and that are not settled."""
         self._receives: list[asyncio.Timeout] = []
         """Under way, each within what ends it."""
-        self._left = asyncio.Event()
+        self._left = Signal()
         """One of them has left."""
         self._ending: asyncio.Task[None] | None = None
 

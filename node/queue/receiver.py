@@ -46,6 +46,9 @@ TAKE_TIMEOUT_S = 5.0
 LEADERLESS_S = 5.0
 """How long a receive looks for a leader at least, before it says that there is none."""
 PAUSE_S = 0.005
+LOOKS_PER_S = 1000
+"""Of all receives that wait, and of which a leader did not answer. More of them look less often:
+thousands that ask again every 0.25 s leave a node no time to answer any of them."""
 PLENTY_MAX = 10_000
 RECOVER_S = 30.0
 RECOVER_PAUSE_MAX_S = 2.0
@@ -97,6 +100,8 @@ class QueueReceiver:
         self._background_tasks = background_tasks
         self._asking = TaskSet(None)
         """Each is waited for by a poll, or by an errand."""
+        self._waiting = 0
+        """Receives that wait for messages."""
         self._rng = rng
         self._metrics = metrics
         waits = LeaderWaits(node, service, topology, link, background_tasks, rng)
@@ -151,7 +156,9 @@ class QueueReceiver:
                 partitions = poll.partitions
                 await self._topology.changed(poll.partitions[0], pause)
             else:
-                partitions = await self._wait(poll, end - now, found.unanswered)
+                is_whole = not found.unanswered
+                del found  # thousands wait, and each would keep it
+                partitions = await self._wait(poll, end - now, is_whole=is_whole)
             if nobody or loop.time() - now < PAUSE_S:  # what was ready is others' by now
                 await asyncio.sleep(self._rng.uniform(0, pause))
                 pause = min(2 * pause, PAUSE_MAX_S)
@@ -342,23 +349,21 @@ class QueueReceiver:
 
     # waiting
 
-    async def _wait(
-        self, poll: Poll, left_s: float, unanswered: set[PartitionId]
-    ) -> Sequence[PartitionId]:
-        """The partitions to take from next: those told ready, or all."""
+    async def _wait(self, poll: Poll, left_s: float, *, is_whole: bool) -> Sequence[PartitionId]:
+        """The partitions to take from next: those told ready, or all. `is_whole`: every leader has
+        answered."""
         self._metrics.queue.waiting_receives.inc()
-        loop = asyncio.get_running_loop()
+        self._waiting += 1
         places: list[Place] = []
-        leaderless: set[PartitionId] = set()
         try:
-            for node, asked in self._by_leader(poll.partitions, leaderless):
-                wanted = Wanted(poll.group.id, node, frozenset(asked), poll.lowest_lane)
-                places.append(self._lines.join(wanted, loop.time() + left_s))
-            if leaderless or unanswered:
-                left_s = min(left_s, LOOK_S)
+            if not self._join(poll, left_s, places) or not is_whole:
+                left_s = min(left_s, self._look_s())
             if places:
-                waits = [place.told for place in places]
-                await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [place.told for place in places],
+                    timeout=left_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
             else:
                 await asyncio.sleep(left_s)
             woken = [place for place in places if place.told.done()]
@@ -367,9 +372,23 @@ class QueueReceiver:
             return ready or poll.partitions
         finally:
             self._metrics.queue.waiting_receives.dec()
+            self._waiting -= 1
             for place in places:
                 if place not in poll.woken:
                     place.leave()
+
+    def _look_s(self) -> float:
+        """After so long whoever waits asks leaders again that did not answer, or were not known."""
+        return max(LOOK_S, self._waiting / LOOKS_PER_S * self._rng.uniform(0.5, 1.5))
+
+    def _join(self, poll: Poll, left_s: float, places: list[Place]) -> bool:
+        """Stand in a line at each leader; whether every partition has one."""
+        until_s = asyncio.get_running_loop().time() + left_s
+        leaderless: set[PartitionId] = set()
+        for node, asked in self._by_leader(poll.partitions, leaderless):
+            wanted = Wanted(poll.group.id, node, frozenset(asked), poll.lowest_lane)
+            places.append(self._lines.join(wanted, until_s))
+        return not leaderless
 
     # private
 

@@ -49,6 +49,8 @@ Ask = Callable[[Wanted, float], Awaitable[Told]]
 class Place:
     """One receive in one line. `told` is done when it is woken: it must `leave` in any case."""
 
+    __slots__ = ("_line", "_round", "told", "until_s")
+
     def __init__(self, line: _Line, until_s: float) -> None:
         self.told: asyncio.Future[list[PartitionId]] = asyncio.get_running_loop().create_future()
         self.until_s = until_s

@@ -35,6 +35,9 @@ from node.http.connections.crowd import Crowd
 from node.http.text.errors import HeadTooLarge, RequestTimeout, encode_error, error_answer
 
 SWEEP_S = 0.5
+STREAM_SWEEPS = 4
+"""Streams are looked at in each fourth sweep: they are the many, and none of theirs that is due is
+so within seconds."""
 READ_CHUNK_BYTES = 2**18
 UNSENT_BYTES_MAX = 2**14
 """Of one connection: beyond it writers wait. What is less is charged to nobody once the answer is
@@ -211,6 +214,11 @@ class Connection(RequestHandler):
         head = 6 if size < 126 else 8 if size < 1 << 16 else 14
         self.frame_bytes = max(0, self.frame_bytes - size - head)
         self.settle()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is a WebSocket by now."""
+        return self._payload_parser is not None
 
     @property
     def is_still(self) -> bool:
@@ -448,17 +456,19 @@ class FrontServer(Server):
 
     async def sweep_forever(self) -> None:
         """Runs until cancelled; the front owns the task."""
+        sweeps = 0
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.sweep(self.loop.time())
+            sweeps += 1
+            self.sweep(self.loop.time(), streams=sweeps % STREAM_SWEEPS == 0)
 
-    def sweep(self, now_s: float) -> None:
+    def sweep(self, now_s: float, *, streams: bool = True) -> None:
         """Cut connections whose headers or whose taking of an answer is overdue, also of one that
-        is written, or that nothing follows."""
+        is written, or that nothing follows; of `streams` only if that is said."""
         limits = self._limits
         for connection in self.connections:
             assert isinstance(connection, Connection)
-            if connection.is_still:
+            if (connection.is_stream and not streams) or connection.is_still:
                 continue
             connection.settle()
             since = connection.headers_since_s

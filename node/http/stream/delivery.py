@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from goqueue.signal import Signal
 from goqueue.wire.errors import GoQueueError, GroupHalted, OverBudget, StaleGeneration, UnknownTopic
 from node.api.queue import QueuedMessage, SettleRequest
 from node.api.streams import Stream
@@ -60,7 +61,7 @@ class Delivery:
         self._outstanding = outstanding
         self._failed = failed
         self._kept: Held = call.hold(Kind.POLLS)
-        self._changed = asyncio.Event()
+        self._changed = Signal()
         self._receiving: asyncio.Timeout | None = None
         self._asked = 0
         self._extent: object = None

@@ -128,13 +128,18 @@ class Session:
         self._desk.enter(self)
         if self.call.shared.stopping.is_set():
             self.over(MOVED)
+        deadline_s = self.call.limits.header_deadline_s
+        scope = asyncio.timeout(deadline_s)
         try:
-            async with asyncio.timeout(None) as self._reading:
+            async with scope:
+                self._reading = scope
                 if self._end is None:
-                    self.over(await self._read(socket, self._wire))
+                    self.over(await self._read(socket, self._wire, scope))
         except TimeoutError:
-            if self._end is None:
+            if self._end is None and not scope.expired():
                 raise
+            error = RequestTimeout(f"subscribe did not arrive within {deadline_s:g} s")
+            self.over(End("refused", POLICY, returned=True, error=error))
         except Exception:
             log.exception("stream failed")
             self.over(BROKEN._replace(error=ServerError()))
@@ -191,34 +196,29 @@ class Session:
 
     # -- private: what the client says
 
-    async def _read(self, socket: web.WebSocketResponse[bool], wire: Wire) -> End:
-        deadline_s = self.call.limits.header_deadline_s
-        until_subscribed = asyncio.timeout(deadline_s)
+    async def _read(
+        self, socket: web.WebSocketResponse[bool], wire: Wire, until_subscribed: asyncio.Timeout
+    ) -> End:
+        """Until the client ends the stream, or does not keep to the protocol."""
         try:
-            async with until_subscribed:
-                while True:
-                    await self._settling.room()
-                    message = await socket.receive()
-                    kind, data = message.type, message.data
-                    if kind in (WSMsgType.CLOSE, WSMsgType.CLOSED, WSMsgType.CLOSING):
-                        return _closed(kind, data)
-                    if kind is WSMsgType.ERROR:
-                        how = "refused" if isinstance(data, WebSocketError) else "lost"
-                        return LOST._replace(how=how)
-                    self.connection.frame_read(len(data))
-                    if kind is WSMsgType.PING:
-                        await wire.answer_ping(data)
-                    elif kind is not WSMsgType.PONG:
-                        end = await self._heard(kind, data, wire)
-                        if end is not None:
-                            return end
-                        if self._delivery is not None:
-                            until_subscribed.reschedule(None)
-        except TimeoutError:
-            if self._end is not None or not until_subscribed.expired():
-                raise
-            error = RequestTimeout(f"subscribe did not arrive within {deadline_s:g} s")
-            return End("refused", POLICY, returned=True, error=error)
+            while True:
+                await self._settling.room()
+                message = await socket.receive()
+                kind, data = message.type, message.data
+                if kind in (WSMsgType.CLOSE, WSMsgType.CLOSED, WSMsgType.CLOSING):
+                    return _closed(kind, data)
+                if kind is WSMsgType.ERROR:
+                    how = "refused" if isinstance(data, WebSocketError) else "lost"
+                    return LOST._replace(how=how)
+                self.connection.frame_read(len(data))
+                if kind is WSMsgType.PING:
+                    await wire.answer_ping(data)
+                elif kind is not WSMsgType.PONG:
+                    end = await self._heard(kind, data, wire)
+                    if end is not None:
+                        return end
+                    if self._delivery is not None and self._end is None:
+                        until_subscribed.reschedule(None)
         except ConnectionError:
             return LOST
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from goqueue.background import TaskSet
+from goqueue.signal import Signal
 from goqueue.wire.errors import GoQueueError, ServerError
 from node.api.queue import SettleRequest, SettleView
 from node.http.budget.memory import Held
@@ -56,12 +56,11 @@ class Settling:
         self._settle = settle
         self._confirm = confirm
         self._coming: list[Asked] = []
-        self._batches: deque[_Batch] = deque()
+        self._batches: list[_Batch] = []
         self._tasks = TaskSet("node", "settling_failed")
         self._is_confirming = False
         self._frames = self._receipts = 0
-        self._eased = asyncio.Event()
-        self._eased.set()
+        self._eased = Signal(is_set=True)
 
     def __len__(self) -> int:
         """Frames that are not confirmed."""
@@ -149,7 +148,7 @@ class Settling:
         self._is_confirming = True
         try:
             while self._batches and self._batches[0].is_done:
-                for asked in self._batches.popleft().frames:
+                for asked in self._batches.pop(0).frames:
                     try:
                         await self._confirm(asked)
                     finally:

@@ -26,6 +26,7 @@ from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue import receiver as queue_receiver
 from node.queue.calls import QueueCalls
+from node.queue.leader_waits import LOOK_S
 from node.queue.poll import Poll
 from node.queue.receiver import QueueReceiver
 from node.queue.service import QueueService
@@ -434,6 +435,12 @@ async def test_a_peer_that_fails_does_not_keep_others_from_answering(world: Worl
 
     (found,) = await world.receive()
     assert PartitionId.unpack(found.partition) == P[2]
+
+
+async def test_where_a_leader_is_silent_thousands_look_less_often_than_a_few(world: World) -> None:
+    assert world.receiver._look_s() == LOOK_S
+    world.receiver._waiting = 10_000
+    assert all(5.0 <= world.receiver._look_s() <= 15.0 for _ in range(100))
 
 
 class Rooms:

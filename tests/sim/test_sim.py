@@ -15,6 +15,7 @@ import pytest
 
 from tests.check.queuecheck import check
 from tests.sim.faults import BY_NAME_ONLY, FAULTS, NEMESES, chosen
+from tests.sim.found_from import FOUND_FROM
 from tests.sim.hunt import hunt
 from tests.sim.mutants import MUTANTS
 from tests.sim.setup import Setup
@@ -25,24 +26,6 @@ from tests.sim.world import Verdict, World
 ROOT = Path(__file__).resolve().parents[2]
 FOUND_WITHIN = 300
 """Seeds from the first one on; most of these bugs need fewer than 20."""
-FOUND_FROM = {
-    "ack-before-fsync": 4,
-    "discarded-means-applied": 208,
-    "flights-ignored": 4,
-    "twins-answered-anyway": 100,
-    "commits-come-twice": 3,
-    "commit-unchecked": 15,
-    "former-grants-repeated": 124,
-    "repeats-told": 5,
-    "joiner-trusted": 58,
-    "learners-stand-by": 11,
-    "lease-kept": 2,
-    "orderly-close-counted": 2,
-    "loss-uncounted": 2,
-    "streams-not-in-snapshot": 2,
-    "runs-outlive-their-nodes": 2,
-}
-"""Where the search begins for bugs that the first seeds miss; it goes on over all of them."""
 EXACT = (
     *((29, "core"), (29, "log"), (29, "topics"), (0, "queue"), (1, "members"), (29, "moving")),
     (113, "compact"),

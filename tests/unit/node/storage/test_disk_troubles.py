@@ -24,6 +24,8 @@ from tests.unit.node.three_nodes import NAMES, ThreeNodes, three_nodes
 SLOW_SYNC_S = 0.7
 ATTEMPT_S = 2.0
 """One that came before the disk was found to be full waits for room: another one is made then."""
+HANGS_S = 4 * ATTEMPT_S
+"""One that is there when the node stops; it is answered only at its deadline."""
 
 
 def no_room(disk: MemoryDisk, part: str = "/wal/") -> None:
@@ -111,7 +113,7 @@ async def test_a_node_that_is_stopped_while_its_disk_is_full_stops_in_order() ->
         await node.broker.topics.create_topic("t", {"partitions": 1})
         await append(node, "kept")
         no_room(disk)
-        hanging = asyncio.ensure_future(append(node, "never acked"))
+        hanging = asyncio.ensure_future(append(node, "never acked", deadline_s=HANGS_S))
         await refused(lambda: append(node, "refused", deadline_s=ATTEMPT_S))
     assert isinstance((await asyncio.wait([hanging]))[0].pop().exception(), GoQueueError)
     assert not failures

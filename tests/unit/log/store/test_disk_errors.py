@@ -7,10 +7,10 @@ process. A failed sync loses what it should have saved while reads still show it
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import functools
 import os
+import pickle
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -217,7 +217,7 @@ def run(work: Faulty) -> None:
 def judge_a_death_in_recovery(work: Faulty, step: int, what: object) -> None:
     """The next process dies while it recovers, after so many operations, and then the power goes:
     the one after that finds all that was acked."""
-    disk = copy.deepcopy(work.disk)
+    disk: MemoryDisk = pickle.loads(pickle.dumps(work.disk))  # a tenth of what deepcopy takes
     disk.fault = dying(step)
     with contextlib.suppress(Died):
         open_store(disk, CONFIG, seed=76)

@@ -45,7 +45,15 @@ ATTEMPTS_MAX = 100
 class Stage:
     """A cluster under load, with everything that acts on it or watches it."""
 
-    def __init__(self, folder: Path, http: Http, nodes: int = 3, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        http: Http,
+        nodes: int = 3,
+        seed: int | None = None,
+        rate: float = RATE,
+    ) -> None:
+        """`rate`: messages that are published each second."""
         self.seed = seed if seed is not None else random.SystemRandom().randrange(1 << 32)
         self.rng = random.Random(self.seed)
         self.http = http
@@ -59,7 +67,7 @@ class Stage:
         self.watch = GroupWatch(self.cluster, http, GROUP, self.journal)
         self.nemesis = Nemesis(self.cluster, http, TOPIC, History(), self.rng)
         self.publisher = SteadyPublisher(
-            self.cluster, http, TOPIC, PARTITIONS, RATE, self.journal, self.rng
+            self.cluster, http, TOPIC, PARTITIONS, rate, self.journal, self.rng
         )
 
     async def make(self) -> None:

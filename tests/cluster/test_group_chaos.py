@@ -13,10 +13,12 @@ from tests.chaos.group_run import MEMBERS, Stage, come_and_go, restart_brokers
 from tests.chaos.http import Http
 
 CHANGES = 3
+RATE = 120.0
+"""Messages a second: a quarter of what is published there, as the machine is shared."""
 
 
 async def test_nothing_is_lost_or_doubled_while_members_come_leave_and_die(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Http(), seed=1)
+    stage = Stage(tmp_path, Http(), seed=1, rate=RATE)
 
     verdict, found, _ = await come_and_go(stage, CHANGES)
 
@@ -27,7 +29,7 @@ async def test_nothing_is_lost_or_doubled_while_members_come_leave_and_die(tmp_p
 
 
 async def test_consumers_go_on_through_a_rolling_restart_of_all_brokers(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Http(), seed=1)
+    stage = Stage(tmp_path, Http(), seed=1, rate=RATE)
 
     found = await restart_brokers(stage)
 

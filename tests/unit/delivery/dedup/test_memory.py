@@ -163,10 +163,11 @@ def test_request_ids_take_no_more_memory_than_they_are_counted_for() -> None:
     try:
         before = tracemalloc.get_traced_memory()[0]
         known = Requests()
-        ids = ((n * 0x9E3779B97F4A7C15) % (1 << 64) for n in range(1, 250_000))
-        for at, request_id in enumerate(ids):
-            known.stored([(request_id, Offset(at + (1 << 40)))], START_MS + at // 8)
-            known.forget(START_MS + at // 8)
+        for first in range(0, 250_000, 8):
+            ids = [((n + 1) * 0x9E3779B97F4A7C15) % (1 << 64) for n in range(first, first + 8)]
+            told = [(id, Offset(at + (1 << 40))) for at, id in enumerate(ids, first)]
+            known.stored(told, START_MS + first // 8)
+            known.forget(START_MS + first // 8)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -243,7 +243,8 @@ class Replication:
         self._host.wake()
 
     def advance_commit(self) -> None:
-        """Commits what a majority holds durably, if it is of this term (Raft 5.4.2)."""
+        """Commits what a majority holds durably, if it is of this term (Raft 5.4.2). Part of a
+        flush, which applies that next."""
         match = self._state.match_index
         held = [match[peer] for peer in self._state.peers.values() if peer.voter]
         if self._state.self_peer.voter:
@@ -253,7 +254,7 @@ class Replication:
         if not self._keeps_configuration():
             return
         if index > self._state.commit_index and self._may_commit(index):
-            self._state.commit_to(index)
+            self._state.commit_index = index
             if index == self._log.last_index:
                 self._log_time.committed(index)
 

@@ -15,7 +15,7 @@ from log.wal.writer import WalWriter
 class FlushJob:
     """One block of the write-ahead log. `sync` and then `spill` run on any one thread.
 
-    `spill` may be left out after a failed `sync` only.
+    `spill` may be left out after a failed `sync`, and where the next job's stands for it.
     """
 
     writer: WalWriter
@@ -52,9 +52,19 @@ class FlushJob:
             self.writer.sync()
             self.writer.vouch(self.end_lsn)
 
+    @property
+    def spill_bytes(self) -> int:
+        """Of the write-ahead log, that `spill` appends."""
+        return self.batch.end_lsn - self.batch.lsn
+
     def spill(self) -> None:
         """Appends the block's frames to the segments, through the page cache. Never raises."""
         self.spiller.run(self.batch)
+
+    def spill_after(self, earlier: FlushJob) -> None:
+        """`spill` is also that of the job before, of which no `spill` is run: as one append."""
+        earlier.batch.extend(self.batch)
+        self.batch = earlier.batch
 
     def _roll(self, header: FileHeader, encoded: bytes) -> None:
         try:

@@ -41,6 +41,12 @@ class SpillBatch:
             self.steps.append((segments, run))
         self.partition_ids[segments] = partition_id
 
+    def extend(self, later: SpillBatch) -> None:
+        """Takes over the steps of the flush that came next: entries of both are one write."""
+        for segments, step in later.steps:
+            self.add(later.partition_ids[segments], segments, step)
+        self.end_lsn = later.end_lsn
+
 
 @dataclass(slots=True)
 class SpillDone:

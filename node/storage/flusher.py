@@ -35,6 +35,10 @@ T = TypeVar("T")
 CHECKPOINTS = 3
 """To delete what may go: one that syncs segments, one that moves logs' starts by that, and one that
 deletes what the synced starts leave."""
+SPILL_S = 0.05
+SPILL_BYTES = 1 << 20
+"""For how long, and up to which size, blocks that the loop has written wait for each other, to be
+appended to segments in one write: they are in the write-ahead log, and in memory."""
 RETRY_S = 0.5
 """How often what a full disk refused is tried again."""
 
@@ -67,6 +71,9 @@ class Flusher:
         self._taking = False
         self._is_out = False
         self._in_flight = 0
+        self._unspilled: FlushJob | None = None
+        """Written by the loop, and not in segments yet; nor are those before it, whose spill it has
+        taken over."""
         self._syncs_wanted: list[asyncio.Future[None]] = []
         self._syncs_out: list[asyncio.Future[None]] = []
         self._spills_wanted: list[asyncio.Future[None]] = []
@@ -111,6 +118,7 @@ class Flusher:
             timer.cancel()
         self._timers.clear()
         self._take()
+        self._spill_here()
         while not self._failed and self._in_flight:
             self._idle.clear()
             await self._idle.wait()
@@ -163,6 +171,7 @@ class Flusher:
                 raise StoreFailed(f"storage failed: {self._store.failed}")
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._spills_wanted.append(waiter)
+            self._spill_here()
             await waiter
 
     async def checkpointed(self) -> None:
@@ -199,28 +208,49 @@ class Flusher:
     def _hand_over(self, job: FlushJob | None) -> None:
         if job is not None:
             self._is_out = True
-            self._in_flight += 1
             if job.synced:
                 self.pace.begun()
             if self._on_loop:
                 self._write_here(job)
             else:
-                self._jobs.put(job)
+                self._write_there(job)
+
+    def _write_there(self, job: FlushJob) -> None:
+        if self._unspilled is not None:
+            job.spill_after(self._unspilled)
+            self._unspilled = None
+        self._in_flight += 1
+        self._jobs.put(job)
 
     def _write_here(self, job: FlushJob) -> None:
-        """Answers do not wait for segments: they are written after all that the sync brings
-        about, in the order of the jobs."""
-        assert self._loop is not None
+        """Answers do not wait for segments: many blocks are appended to them together."""
         began = time.perf_counter()
         error = _attempt(job.sync)
         if isinstance(error, OSError) and is_full(error):
-            self._jobs.put(job)
+            self._write_there(job)
             return
+        if self._unspilled is not None:
+            job.spill_after(self._unspilled)
+        self._unspilled = job
         self._synced(job, time.perf_counter() - began, error)
-        self._loop.call_soon(self._spill_here, job, error)
+        self._plan_spill()
 
-    def _spill_here(self, job: FlushJob, error: Exception | None) -> None:
-        self._spilled(job, error or _attempt(job.spill))
+    def _plan_spill(self) -> None:
+        """What a full disk has refused before is not waited with any longer."""
+        if self._unspilled is not None and not self._failed:
+            many = self._unspilled.spill_bytes >= SPILL_BYTES
+            if many or self._stopping or self._store.spill_waits:
+                self._spill_here()
+            elif "spill" not in self._timers:
+                self._set_timer("spill", SPILL_S, self._spill_here)
+
+    def _spill_here(self) -> None:
+        """Unless the writer may be doing so: this comes again when it is done."""
+        job = self._unspilled
+        if job is not None and not self._failed and not self._in_flight:
+            self._unspilled = None
+            self._in_flight += 1
+            self._spilled(job, _attempt(job.spill))
 
     def _stalled(self, job: FlushJob, error: OSError) -> None:
         self._metrics.storage.fsync_errors.inc()
@@ -277,6 +307,7 @@ class Flusher:
         self._plan_respill()
         self._idle.set()
         self._wake_spills()
+        self._plan_spill()
 
     def _wake_spills(self) -> None:
         waiting, self._spills_wanted = self._spills_wanted, []
@@ -348,7 +379,7 @@ class Flusher:
         self._set_timer("checkpoint", self._checkpoint_interval_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
-        if not self._checkpoints:
+        if not self._checkpoints and not self._stopping:
             self._checkpoints.begin(self._run_checkpoint())
 
     async def _run_checkpoint(self) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
+import msgspec
+
 from goqueue.wire.batch import Headers
 from goqueue.wire.errors import BadReceipt, GoQueueError
 from goqueue.wire.ids import OFFSET_MAX
@@ -19,8 +21,7 @@ from node.api.rules.rule import admins, scoped
 from node.api.rules.scope import Scope
 
 
-@dataclass(slots=True)
-class QueuedMessage:
+class QueuedMessage(msgspec.Struct):
     """A message as the queue shows it: received (with a receipt), peeked, delayed or dead."""
 
     topic: str
@@ -59,8 +60,7 @@ class Received(list[QueuedMessage]):
         self.unanswered = list(unanswered)
 
 
-@dataclass(frozen=True, slots=True)
-class SettleRequest:
+class SettleRequest(msgspec.Struct, frozen=True):
     """One receipt and what is to become of it; `delay_ms` None means the group's backoff."""
 
     receipt: str
@@ -71,8 +71,7 @@ class SettleRequest:
     visibility_ms: int = 0
 
 
-@dataclass(slots=True)
-class SettleView:
+class SettleView(msgspec.Struct):
     """What became of one receipt.
 
     `outcome` is acked, requeued, dead, parked, halted, expired, extended or released;

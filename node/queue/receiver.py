@@ -264,11 +264,18 @@ class QueueReceiver:
 
     async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
+        asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
+        if node == self._node:  # it gives back what it knows of
+            try:
+                return await self._service.take(request)
+            except asyncio.CancelledError:
+                self._touch(poll, asked, None)
+                self._background_tasks.send(self._recover(poll, asked))
+                raise
         asking = self._asking.begin(self._send(node, request))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
             self._touch(poll, asked, None)
             self._background_tasks.send(self._release_late(poll, request, asking))
             raise

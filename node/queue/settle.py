@@ -108,7 +108,7 @@ class Settles:
     ) -> list[SettleView | GoQueueError]:
         named = None if group is None else await self._groups.find(group)
         results: list[SettleView | GoQueueError] = [OutcomeUnknown()] * len(requests)
-        places: dict[tuple[PartitionId, int], _Place] = {}
+        places: dict[bytes, _Place] = {}
         found: dict[PartitionId, dict[_Kind, _Alike]] = {}
         receipts: dict[int, tuple[Receipt, str, str]] = {}
         read = await self._read([request.receipt for request in requests])
@@ -117,11 +117,11 @@ class Settles:
                 results[row] = receipt
                 continue
             try:
-                place = places.get((receipt.partition, receipt.group))
+                place = places.get(receipt.head)
                 if place is None:
                     names = await self._names(receipt, named)
                     place = (*names, found.setdefault(receipt.partition, {}))
-                    places[(receipt.partition, receipt.group)] = place
+                    places[receipt.head] = place
             except GoQueueError as error:
                 results[row] = error
                 continue
@@ -138,9 +138,9 @@ class Settles:
             if alike is None:
                 alike = place[2][kind] = _Alike()
             alike.rows.append((row, receipt))
-        ends = await asyncio.gather(
-            *(self._settle(partition, kinds, claim) for partition, kinds in found.items())
-        )
+        settling = [self._settle(partition, kinds, claim) for partition, kinds in found.items()]
+        # mostly one: a task for it would cost as much as the work
+        ends = [await settling[0]] if len(settling) == 1 else await asyncio.gather(*settling)
         for end in ends:
             for row, outcome in end:
                 results[row] = _view(*receipts[row], outcome)
@@ -248,6 +248,20 @@ def _view(
     topic: str,
     outcome: tuple[Settle, SettledResult] | GoQueueError,
 ) -> SettleView | GoQueueError:
+    if not isinstance(outcome, GoQueueError) and outcome[0].code == OK:
+        settle, result = outcome
+        return SettleView(
+            group,
+            topic,
+            receipt.partition.partition,
+            receipt.offset,
+            settle.outcome,
+            settle.attempts,
+            settle.visible_at_ms,
+            Offset(result.committed_offset),
+            result.advanced,
+            result.in_flight,
+        )
     facts: dict[str, Any] = {
         "topic": topic,
         "partition": receipt.partition.partition,
@@ -257,18 +271,4 @@ def _view(
         return NotInFlight(group=group, **facts)
     if isinstance(outcome, GoQueueError):
         return outcome
-    settle, result = outcome
-    if settle.code != OK:
-        return _REFUSALS.get(settle.code, NotInFlight)(group=group, **facts)
-    return SettleView(
-        group=group,
-        topic=topic,
-        partition=receipt.partition.partition,
-        offset=receipt.offset,
-        outcome=settle.outcome,
-        attempts=settle.attempts,
-        visible_at_ms=settle.visible_at_ms,
-        committed_offset=Offset(result.committed_offset),
-        advanced=result.advanced,
-        in_flight=result.in_flight,
-    )
+    return _REFUSALS.get(outcome[0].code, NotInFlight)(group=group, **facts)

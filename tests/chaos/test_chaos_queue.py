@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from goqueue.wire.errors import GoQueueError
 from node.api.claims import NOBODY, Claim
@@ -58,7 +59,7 @@ class Liar:
         """`forget acks` answers an ack, and gives the message back."""
         found = await self._settle(
             [
-                replace(r, action="release")
+                structs.replace(r, action="release")
                 if r.action == "ack" and self._lies("forget acks")
                 else r
                 for r in requests
@@ -67,7 +68,7 @@ class Liar:
             claim,
         )
         return [
-            replace(view, outcome="acked")
+            structs.replace(view, outcome="acked")
             if isinstance(view, SettleView) and request.action == "ack"
             else view
             for request, view in zip(requests, found, strict=True)
@@ -77,7 +78,9 @@ class Liar:
         """`miscount` tells another attempt."""
         found = await self._receive(*args, **options)
         if found and self._lies("miscount"):
-            return Received(replace(message, attempt=message.attempt + 1) for message in found)
+            return Received(
+                structs.replace(message, attempt=message.attempt + 1) for message in found
+            )
         return found
 
     async def dead_letters(self, *args: Any, **options: Any) -> DeadPage:

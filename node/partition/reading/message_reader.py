@@ -64,16 +64,17 @@ class DecodedBatch:
 
     def row_as(self, at: int, offset: Offset) -> MessageRow:
         """Row `at`, which has this offset."""
+        time_ms, due, expires = self._time_ms, self._deliver_at[at], self._expires_at[at]
         return MessageRow(
             offset,
-            self._time_ms,
+            time_ms,
             self._values[at],
             self._keys[at],
             self._headers[at],
             self._lanes[at],
             self._ids[at],
-            resolve_ms(self._deliver_at[at], self._time_ms),
-            resolve_ms(self._expires_at[at], self._time_ms),
+            None if due is None else resolve_ms(due, time_ms),
+            None if expires is None else resolve_ms(expires, time_ms),
             at in self._nulls,
         )
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from coordinator.commands.codec import AllocateProducer, ProducerAllocated
+from delivery.entries.records import NO_REQUEST
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import GoQueueError, OutOfOrder
 from goqueue.wire.types import Offset, PartitionId
@@ -102,13 +103,16 @@ class NodeRecords:
             deadline_s=deadline_s,
         )
 
-    def append_here(self, topic: str, partition: int, batch: bytes) -> asyncio.Future[AppendResult]:
+    def append_here(
+        self, topic: str, partition: int, batch: RecordBatch
+    ) -> asyncio.Future[AppendResult]:
         """As `append` of a validated batch without a producer, at once, where this node leads the
-        partition. Nothing is repeated, and no deadline is kept. Raises NotLeader, with the outcome
-        none, elsewhere, and as `PartitionHost.append`; the future's error may be one of those."""
+        partition. Nothing is repeated, so it has no request id, and no deadline is kept. Raises
+        NotLeader, with the outcome none, elsewhere, and as `PartitionHost.append`; the future's
+        error may be one of those."""
         found = self._cluster.topic(topic)
         host = self._partitions.service.leading(PartitionId(found.id, partition))
-        return host.append(batch, request_id=self._random_id(64) or 1, validated=True)
+        return host.append(batch, request_id=NO_REQUEST, validated=True)
 
     def pick_partition(self, topic: str, messages: int) -> int:
         found = self._cluster.topic(topic)

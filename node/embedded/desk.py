@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from goqueue.wire.batch import RecordBatch
 from goqueue.wire.compression import Codec
-from goqueue.wire.errors import GoQueueError, OutcomeUnknown, PayloadTooLarge
+from goqueue.wire.errors import GoQueueError, PayloadTooLarge
 from node.api.claims import Claim
 from node.api.queue import QueuedMessage, SettleRequest, SettleView
 from node.api.records import AppendResult
@@ -30,34 +31,24 @@ class Desk:
         self._broker = broker
         self._wait_s_max = wait_s_max
 
-    def append(self, topic: str, batch: bytes) -> asyncio.Future[tuple[int, AppendResult] | None]:
+    def append(self, topic: str, batch: bytes) -> tuple[int, asyncio.Future[AppendResult | None]]:
         """Append one batch without keys and delays, made by this version's library, to a partition
         of the desk's choice: its number, and where the batch is. None, and nothing stored, where
         the topic compacts or compresses. Raises UnknownTopic, PayloadTooLarge, and what
         `NodeRecords.append_here` does."""
         topics, records = self._broker.topics, self._broker.records
-        ended: asyncio.Future[tuple[int, AppendResult] | None]
-        ended = asyncio.get_running_loop().create_future()
         if topics.is_compacted(topic) or Codec.named(topics.compression(topic)) is not Codec.NONE:
-            ended.set_result(None)
-            return ended
+            nowhere: asyncio.Future[AppendResult | None]
+            nowhere = asyncio.get_running_loop().create_future()
+            nowhere.set_result(None)
+            return 0, nowhere
         found = RecordBatch.parse(batch)
         bound = topics.max_message_bytes(topic)
         if len(batch) > bound and max(found.value_lengths()) > bound:
             raise PayloadTooLarge(f"a value over the topic's {bound} bytes", limit=bound)
         partition = records.pick_partition(topic, found.count)
-
-        def end(appended: asyncio.Future[AppendResult]) -> None:
-            if ended.done():
-                return
-            error = OutcomeUnknown() if appended.cancelled() else appended.exception()
-            if error is not None:
-                ended.set_exception(error)
-            else:
-                ended.set_result((partition, appended.result()))
-
-        records.append_here(topic, partition, batch).add_done_callback(end)
-        return ended
+        appended: asyncio.Future[Any] = records.append_here(topic, partition, found)
+        return partition, appended
 
     async def take(
         self, group: str, topic: str, limit: int, wait_s: float, visibility_ms: int | None

@@ -158,7 +158,15 @@ class Engine:
     def append(self, topic: str, batch: bytes, timeout_s: float) -> tuple[int, AppendResult] | None:
         """As `Desk.append`, by any other thread, which waits for it. Raises what `ask` does, and
         Timeout."""
-        return self._handed(lambda desk: desk.append(topic, batch), timeout_s)
+        partition = 0
+
+        def append(desk: Desk) -> asyncio.Future[AppendResult | None]:
+            nonlocal partition
+            partition, appended = desk.append(topic, batch)
+            return appended
+
+        stored = self._handed(append, timeout_s)
+        return None if stored is None else (partition, stored)
 
     def take(
         self,
@@ -354,9 +362,11 @@ class Engine:
         def begin() -> asyncio.Future[T]:
             if self.failure is not None:
                 raise self.failure
-            return self._watch(work(desk))
+            begun = work(desk)
+            self._asking.add(begun)
+            return begun
 
-        handed = Handed(hatch, begin, undo)
+        handed = Handed(hatch, begin, undo, self._asking.discard)
         if not handed.is_begun:
             raise self.failure or Unavailable("the directory was closed", outcome="none")
         try:

@@ -61,12 +61,15 @@ class Handed(Generic[T]):
         hatch: Hatch,
         begin: Callable[[], asyncio.Future[T]],
         undo: Callable[[T], object] = lambda _result: None,
+        ended: Callable[[asyncio.Future[T]], object] = lambda _work: None,
     ) -> None:
         """`begin` is called on the loop, and raises what is to be raised in the thread; `undo` is
-        called there with the result where the thread has left before it could be told."""
+        called there with the result where the thread has left before it could be told, and `ended`
+        with what `begin` came to, once it is done."""
         self._hatch = hatch
         self._begin = begin
         self._undo = undo
+        self._when_ended = ended
         self._is_left = self._is_told = False
         self._work: asyncio.Future[T] | None = None
         self._error: BaseException | None = None
@@ -107,6 +110,7 @@ class Handed(Generic[T]):
             self._undo_result()
 
     def _end(self, work: asyncio.Future[T]) -> None:
+        self._when_ended(work)
         self._is_told = True
         self._error = asyncio.CancelledError() if work.cancelled() else work.exception()
         if self._error is None:

@@ -148,22 +148,24 @@ class AppendQueue:
             self._fail(request, NotLeader(leader))
 
     def append(
-        self, buffer: bytes, *, request_id: int, validated: bool
+        self, batch: bytes | RecordBatch, *, request_id: int, validated: bool
     ) -> asyncio.Future[AppendResult]:
-        """Take one encoded batch; the future ends when its entry applied or can't be known.
+        """Take a batch, encoded or parsed; the future ends when its entry applied, or can't be
+        known.
 
         Raises `Busy` beyond the bound on pending bytes, `NotLeader`, and what parsing raises.
         """
         if self._appender is None:
             raise NotLeader(self._raft_group.leader)
-        size = len(buffer)
+        size = len(batch.buffer if isinstance(batch, RecordBatch) else batch)
         if not self._own.fits(size) or not self._budget.fits(size):
             raise Busy(
                 "too many bytes wait for this partition",
                 pending_bytes=self._own.used,
                 retry_after_s=1,
             )
-        batch = RecordBatch.parse(buffer)
+        if not isinstance(batch, RecordBatch):
+            batch = RecordBatch.parse(batch)
         off_loop = not validated and size > OFF_LOOP_BYTES
         if not validated and not off_loop:
             batch.validate()

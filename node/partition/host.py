@@ -14,6 +14,7 @@ from delivery.config import QueueConfig
 from delivery.leader.appender import Appender
 from delivery.offsets.bitmaps import span
 from delivery.state.partition import PartitionState
+from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import Busy, DiskFull, NotLeader
 from goqueue.wire.types import Index, NodeId, Offset, PartitionId, Term, Voter
 from log.entry import Entry, EntryKind
@@ -318,7 +319,7 @@ class PartitionHost:
     # publishing
 
     def append(
-        self, batch: bytes, *, request_id: int, validated: bool
+        self, batch: bytes | RecordBatch, *, request_id: int, validated: bool
     ) -> asyncio.Future[AppendResult]:
         """Append as leader. Raises `NotLeader`, `NoQuorum`, `DiskFull`, `Busy`, and what a bad
         batch raises; nothing has happened then."""

@@ -63,9 +63,9 @@ class AtHand:
         if stored is None:
             return None
         partition, told = stored
-        first, durability = told.base_offset, told.durability
+        topic, first, durability = self._topic, told.base_offset, told.durability
         return [
-            Published(self._topic, partition, offset, durability=durability)
+            Published(topic, partition, offset, False, None, durability)
             for offset in range(first, first + len(values))
         ]
 

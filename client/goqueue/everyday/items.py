@@ -19,6 +19,7 @@ from goqueue.wire.unreadable import UNREADABLE
 
 T = TypeVar("T")
 
+TextHeaders = dict[str, Text]
 TEXT_HEADER, TEXT_TYPE = "content-type", b"text/plain"
 """What is put as `str` says so, where the queue has no type."""
 
@@ -69,7 +70,7 @@ class Items(Generic[T]):
             self._decode = msgspec.json.Decoder(self._type).decode
         self._class = self._type if inspect.isclass(type) else None
 
-    def encode(self, item: T) -> tuple[bytes, dict[str, Text] | None]:
+    def encode(self, item: T) -> tuple[bytes, TextHeaders | None]:
         """The message's value and headers. Raises BadRequest where it is of another type."""
         if self._type is None and isinstance(item, str):
             return item.encode(), {TEXT_HEADER: TEXT_TYPE}
@@ -83,9 +84,20 @@ class Items(Generic[T]):
         except (TypeError, ValueError) as error:
             raise BadRequest(f"no JSON can be made of {type(item).__name__}: {error}") from None
 
+    def encode_all(self, items: list[T]) -> tuple[list[bytes], list[TextHeaders | None] | None]:
+        """Values and headers of the messages, in the items' order; None where none has headers.
+        Raises as `encode`."""
+        if self._type in (None, bytes) and set(map(type, items)) == {bytes}:
+            return cast("list[bytes]", items), None
+        encoded = [self.encode(item) for item in items]
+        headers = [told for _value, told in encoded]
+        return [value for value, _told in encoded], headers if any(headers) else None
+
     def decode(self, message: Message) -> T:
         """The message's item. Raises Unfit where it is none."""
         value = message.value or b""
+        if self._type in (None, bytes) and not message.headers:
+            return cast(T, value)
         try:
             if self._decode is not None:
                 return cast(T, self._decode(value))

@@ -9,8 +9,9 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -21,7 +22,7 @@ from goqueue.blocking.client import Client
 from goqueue.blocking.received import BlockingReceived
 from goqueue.everyday import new_topic
 from goqueue.everyday.at_hand import AtHand
-from goqueue.everyday.items import Item, Items, Unfit
+from goqueue.everyday.items import Item, Items, TextHeaders, Unfit
 from goqueue.everyday.lease import LeaseKeeper
 from goqueue.everyday.new_topic import NewTopic
 from goqueue.everyday.opening import open
@@ -33,7 +34,7 @@ from goqueue.models.outcomes import failed
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, Time, visibility_s
 from goqueue.models.topics import TopicTrim
-from goqueue.publish.outgoing import Text, to_headers
+from goqueue.publish.outgoing import to_headers
 from goqueue.wire.errors import (
     BadRequest,
     GoQueueError,
@@ -46,8 +47,6 @@ from goqueue.wire.errors import (
 
 T = TypeVar("T")
 
-Encoded = tuple[bytes, dict[str, Text] | None]
-"""A message's value and headers."""
 ITEMS_MAX = 100_000
 BATCH_BYTES_MAX = 15 << 20
 ITEM_BYTES = 128
@@ -202,7 +201,7 @@ class Queue(Generic[T]):
         """
         self._check_open()
         if id is None and delay is None and ttl is None and priority == "normal":
-            stored = self._put_at_hand([self._items.encode(item)])
+            stored = self._put_at_hand(*self._items.encode_all([item]))
             if stored is not None:
                 return stored[0]
         outgoing = self._outgoing(item, id)
@@ -225,17 +224,18 @@ class Queue(Generic[T]):
         `outcome` is `unknown` all of them may have been.
         """
         self._check_open()
-        encoded = [self._items.encode(item) for item in items]
-        if not encoded:
+        given = list(items)
+        if not given:
             return []
-        _check_batch(encoded)
-        stored = self._put_at_hand(encoded)
+        values, headers = self._items.encode_all(given)
+        _check_batch(values)
+        stored = self._put_at_hand(values, headers)
         if stored is not None:
             return stored
         partition, name = random.randrange(self._partitions), uuid.uuid4().hex
         messages = [
-            OutgoingMessage(value, headers=headers, partition=partition, message_id=f"{name}-{row}")
-            for row, (value, headers) in enumerate(encoded)
+            OutgoingMessage(value, headers=told, partition=partition, message_id=f"{name}-{row}")
+            for row, (value, told) in enumerate(zip(values, headers or repeat(None), strict=False))
         ]
         try:
             return self.client.publish_many(self.topic, messages)
@@ -409,11 +409,11 @@ class Queue(Generic[T]):
         except UnknownGroup:
             self.client.put_group(self.group)
 
-    def _put_at_hand(self, encoded: Sequence[Encoded]) -> list[Published] | None:
-        headers = None
-        if any(told for _value, told in encoded):
-            headers = [to_headers(told) for _value, told in encoded]
-        return self._at_hand.put([value for value, _headers in encoded], headers)
+    def _put_at_hand(
+        self, values: list[bytes], headers: list[TextHeaders | None] | None
+    ) -> list[Published] | None:
+        told = None if headers is None else list(map(to_headers, headers))
+        return self._at_hand.put(values, told)
 
     def _receive(self, limit: int, wait_s: float) -> list[BlockingReceived]:
         found = self._at_hand.take(limit, wait_s)
@@ -480,11 +480,11 @@ class _Lent:
             self.client.close()
 
 
-def _check_batch(encoded: Sequence[Encoded]) -> None:
-    size = sum(len(value) for value, _headers in encoded) + ITEM_BYTES * len(encoded)
-    if len(encoded) > ITEMS_MAX or size > BATCH_BYTES_MAX:
+def _check_batch(values: list[bytes]) -> None:
+    size = sum(map(len, values)) + ITEM_BYTES * len(values)
+    if len(values) > ITEMS_MAX or size > BATCH_BYTES_MAX:
         raise PayloadTooLarge(
-            f"{len(encoded)} items of {size} bytes, {ITEM_BYTES} counted for each beside its value,"
+            f"{len(values)} items of {size} bytes, {ITEM_BYTES} counted for each beside its value,"
             f" are more than can be put together: at most {ITEMS_MAX} and {BATCH_BYTES_MAX};"
             " nothing was put",
             items_max=ITEMS_MAX,

@@ -71,6 +71,10 @@ class Operations:
             on_doubt=attempts.in_doubt,
         )
 
+    def are_led_here(self, partition: PartitionId) -> bool:
+        """Whether those of this partition come to this node, as far as it knows."""
+        return self._forwarder.led_here(partition) is True
+
     async def take(self, request: OpsRequest) -> OpsAnswer:
         """As leader: put operations into the partition's log; what they came to once they are
         applied. Raises `NotLeader`, and `OutcomeUnknown` where they may have been applied by an

@@ -139,8 +139,10 @@ class Settles:
                 alike = place[2][kind] = _Alike()
             alike.rows.append((row, receipt))
         settling = [self._settle(partition, kinds, claim) for partition, kinds in found.items()]
-        # mostly one: a task for it would cost as much as the work
-        ends = [await settling[0]] if len(settling) == 1 else await asyncio.gather(*settling)
+        if len(found) == 1 and self._operations.are_led_here(next(iter(found))):
+            ends = [await settling[0]]  # no task, nor has a receive one that goes along with it
+        else:
+            ends = await asyncio.gather(*settling)
         for end in ends:
             for row, outcome in end:
                 results[row] = _view(*receipts[row], outcome)

@@ -21,6 +21,10 @@ class Hatch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._handed: deque[Callable[[], object]] = deque()
+        self._takes = 0
+        """Begun so far."""
+        self._called_for = -1
+        """How many were begun when the loop was last called: it takes once more, if not since."""
         self._is_shut = False
 
     def hand(self, call: Callable[[], object]) -> bool:
@@ -32,8 +36,11 @@ class Hatch:
             except ValueError:  # `shut` has just found it
                 return True
             return False
-        with suppress(RuntimeError):  # it was shut since, and `shut` has called it
-            self._loop.call_soon_threadsafe(self._take)
+        takes = self._takes
+        if self._called_for != takes:  # else what was handed in is found with what is called for
+            with suppress(RuntimeError):  # it was shut since, and `shut` has called it
+                self._loop.call_soon_threadsafe(self._take)
+            self._called_for = takes
         return True
 
     def shut(self) -> None:
@@ -42,6 +49,7 @@ class Hatch:
         self._take()
 
     def _take(self) -> None:
+        self._takes += 1
         while (call := self._next()) is not None:
             call()
 

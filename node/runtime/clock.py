@@ -64,9 +64,11 @@ class SystemClock:
         return int(steady_ms)
 
 
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def _boot_ns() -> int:
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(clock)
+    return time.clock_gettime_ns(_BOOT_CLOCK)
 
 
 def system_random() -> random.Random:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,13 @@ from goqueue.wire.encoding import encode_columns
 from goqueue.wire.errors import NotInFlight, PayloadTooLarge, Timeout, Unavailable, UnknownTopic
 from log.disk.memory import MemoryDisk
 from node.embedded import engine as engine_module
-from node.embedded.engine import Engine
+from node.embedded.engine import Engine, EngineTime
 from node.server import open_store
 
 TIMES = ("relaxed_sync_ms", "seal_after_ms")
 UNSYNCED_BYTES = 10_000
+PUT_CALLS, GET_ACK_CALLS = 4, 17
+"""Of the loop, by `call_soon`."""
 DIRECTORY, TOPIC, GROUP, WAIT_S = "/jobs", "jobs", "workers", 30.0
 
 
@@ -97,6 +99,53 @@ def test_the_desk_judges_as_the_front_does(engine: Engine) -> None:
         put(engine, bytes((1 << 20) + 1))
 
     assert take(engine) == []
+
+
+def test_what_an_operation_costs(disk: MemoryDisk) -> None:
+    """In entries, syncs and calls of the loop, where no timer of the node comes in between; and
+    nothing of a put is remembered."""
+    count, engine = 50, Engine(DIRECTORY, disk, time=EngineTime(CountingLoop))
+    engine.open()
+    try:
+        make(engine)
+        put(engine, b"first")
+        ack(engine, take(engine, 1))
+        loop, host = engine._loop, led(engine)
+        assert isinstance(loop, CountingLoop)
+        remembered = len(host.state.requests)
+
+        def costs(act: Callable[[], object]) -> tuple[int, int, int]:
+            found: list[tuple[int, int, int]] = []
+            for _ in range(count):
+                before = host.raft_group.commit_index, disk.syncs, loop.calls
+                act()
+                after = host.raft_group.commit_index, disk.syncs, loop.calls
+                entries, syncs, calls = map(int.__sub__, after, before)
+                found.append((entries, syncs, calls))
+            return min(found, key=lambda one: one[2])
+
+        entries, syncs, calls = costs(lambda: put(engine, b"a"))
+        assert (entries, syncs, len(host.state.requests)) == (1, 1, remembered)
+        assert calls <= PUT_CALLS
+        entries, syncs, calls = costs(lambda: ack(engine, take(engine, 1)))
+        assert (entries, syncs) == (2, 1)
+        assert calls <= GET_ACK_CALLS
+    finally:
+        engine.close()
+
+
+def led(engine: Engine) -> Any:
+    """The topic's partition."""
+    replicas = engine.node.broker.topics._replicas.all()
+    return next(host for host in replicas if getattr(host, "topic", None) == TOPIC)
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    calls = 0
+
+    def call_soon(self, *given: Any, **options: Any) -> asyncio.Handle:
+        self.calls += 1
+        return super().call_soon(*given, **options)
 
 
 def test_what_takes_more_is_left_to_a_request(disk: MemoryDisk) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -24,6 +26,27 @@ async def test_what_is_handed_in_before_the_hatch_is_shut_is_called_and_nothing_
     assert not hatch.hand(lambda: called.append(3))
     await asyncio.sleep(0)
     assert called == [1, 2]
+
+
+async def test_the_loop_is_called_once_for_all_that_comes_before_it_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, called, calls = asyncio.get_running_loop(), list[int](), list[object]()
+    hatch, plain = Hatch(loop), loop.call_soon_threadsafe
+
+    def counted(call: Callable[[], object]) -> None:
+        calls.append(call)
+        plain(call)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+
+    for turn in range(2):
+        for number in range(3):
+            hatch.hand(partial(called.append, 3 * turn + number))
+        await asyncio.sleep(0)
+
+    assert called == [0, 1, 2, 3, 4, 5]
+    assert len(calls) == 2
 
 
 async def test_a_thread_is_told_the_result_or_the_error() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -221,6 +222,41 @@ async def test_the_loop_itself_syncs_where_it_keeps_nobody_waiting() -> None:
 
     assert threads == {threading.current_thread().name}
     assert failures == []
+
+
+async def test_what_the_loop_writes_is_appended_to_segments_together_and_at_the_latest_by_a_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("node.storage.flusher.SPILL_S", 3600.0)
+    disk, written = MemoryDisk(), Counter[str]()
+
+    def note(operation: str, path: str) -> None:
+        if operation == "pwritev":
+            written["wal" if "/wal/" in path else path.rpartition(".")[2]] += 1
+
+    async with flushing(disk, on_loop=True) as (_, log, failures):
+        disk.fault = note
+        for index in range(1, 11):
+            log.append([entry(index)])
+            await eventually(lambda index=index: log.durable_index == index)  # type: ignore[misc]
+        assert (written["wal"] >= 10, written["segment"], log.spilled_index) == (True, 0, 0)
+
+    assert (written["segment"], log.spilled_index) == (2, 10)  # a header, and all of them
+    assert failures == []
+
+
+async def test_what_waits_for_segments_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.storage.flusher.SPILL_S", 3600.0)
+    monkeypatch.setattr("node.storage.flusher.SPILL_BYTES", 10_000)
+    async with flushing(MemoryDisk(), on_loop=True) as (_, log, _):
+        log.append([entry(1, bytes(6000))])
+        await eventually(lambda: log.durable_index == 1)
+        assert log.spilled_index == 0
+
+        log.append([entry(2, bytes(6000))])
+        await eventually(lambda: log.durable_index == 2)
+
+        assert log.spilled_index == 2
 
 
 async def test_what_a_full_disk_refuses_the_loop_waits_with_the_writer(

@@ -30,7 +30,7 @@ _HEAD_BYTES = _VOUCHED_BYTES + _KEY.size
 _PLACE_CHARACTERS = _PLACE.size * 4 // 3
 _END_CHARACTERS = _END.size * 4 // 3
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = str.maketrans("-_+/", "+/!!")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ def _packed(text: str, size: int) -> bytes:
     if len(text) * 3 != size * 4:
         raise BadReceipt
     try:
-        packed = a2b_base64(text.translate(_FROM_URL))
+        packed = a2b_base64(text.encode("ascii").translate(_FROM_URL))
     except ValueError:
         raise BadReceipt from None
     if len(packed) != size:

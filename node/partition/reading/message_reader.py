@@ -59,9 +59,6 @@ class DecodedBatch:
         self._expires_at = batch.expires_at()
         self._nulls = batch.nulls()
 
-    def row(self, offset: Offset) -> MessageRow:
-        return self.row_as(offset - self.base, offset)
-
     def row_as(self, at: int, offset: Offset) -> MessageRow:
         """Row `at`, which has this offset."""
         time_ms, due, expires = self._time_ms, self._deliver_at[at], self._expires_at[at]
@@ -216,7 +213,7 @@ class _Reading:
             if batch is None:
                 batch = self._decode(offset)
             self._batch = batch
-        return None if batch is None else batch.row(offset)
+        return None if batch is None else batch.row_as(offset - batch.base, offset)
 
     def _decode(self, offset: Offset) -> DecodedBatch | None:
         """The batch that holds the message; None where it is not stored, or damaged."""

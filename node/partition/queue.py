@@ -175,7 +175,9 @@ class QueueHost:
         for op, ticket in zip(ops, tickets, strict=True):
             dispatcher.submit(op, ticket)
         self._schedule()
-        return [await ticket for ticket in tickets]
+        if len(tickets) == 1:
+            return [await tickets[0]]
+        return list(await asyncio.gather(*tickets))
 
     def give_back(self, group: int, granted: Result, rows: int = 0) -> None:
         """Release leases that nobody will be told of, from this row on: their attempt does not

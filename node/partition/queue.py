@@ -175,9 +175,7 @@ class QueueHost:
         for op, ticket in zip(ops, tickets, strict=True):
             dispatcher.submit(op, ticket)
         self._schedule()
-        if len(tickets) == 1:
-            return [await tickets[0]]
-        return list(await asyncio.gather(*tickets))
+        return [await tickets[0]] if len(tickets) == 1 else list(await asyncio.gather(*tickets))
 
     def give_back(self, group: int, granted: Result, rows: int = 0) -> None:
         """Release leases that nobody will be told of, from this row on: their attempt does not

@@ -39,18 +39,22 @@ class Watched:
 
     published: dict[Place, float] = field(default_factory=dict[Place, float])
     """When each was answered."""
+    begun: dict[Place, float] = field(default_factory=dict[Place, float])
+    """When each was asked for."""
     came: dict[Place, float] = field(default_factory=dict[Place, float])
     killed_s: float = 0.0
 
     def wait_s(self) -> float:
         """The longest that a message waited for a consumer, from its answer on, of those that were
-        stored after the kill."""
-        after = [(place, at) for place, at in self.published.items() if at > self.killed_s]
+        asked for after the node was gone: what is answered later may have been given to it."""
+        after = [
+            (place, at) for place, at in self.published.items() if self.begun[place] > self.killed_s
+        ]
         return max(0.0, *(self.came[place] - at for place, at in after))
 
     def last_s(self) -> float:
         """From the kill until all had come that was stored before."""
-        before = [place for place, at in self.published.items() if at <= self.killed_s]
+        before = [place for place, at in self.begun.items() if at <= self.killed_s]
         return max(0.0, *(self.came[place] - self.killed_s for place in before))
 
     def missing(self) -> list[Place]:
@@ -107,8 +111,8 @@ async def _killed(cluster: DevCluster, topic: str, node: int, *, stream: bool) -
             await asyncio.sleep(BEFORE_S)
             if not watched.came:
                 raise BadAnswer(f"{topic}: nothing came before the kill")
-            watched.killed_s = time.perf_counter()
             await asyncio.to_thread(cluster.end, node, signal.SIGKILL)
+            watched.killed_s = time.perf_counter()
             await asyncio.sleep(AFTER_S)
             over.set()
             await asyncio.gather(*publishing)
@@ -126,7 +130,9 @@ async def _publish(
 ) -> None:
     message = OutgoingMessage("x" * 100, partition=partition)
     while not over.is_set():
+        began_s = time.perf_counter()
         with suppress(GoQueueError):  # nobody has promised anything
             (stored,) = await client.publish_many(topic, [message])
+            watched.begun[partition, stored.offset] = began_s
             watched.published[partition, stored.offset] = time.perf_counter()
         await asyncio.sleep(EVERY_S)

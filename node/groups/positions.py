@@ -145,8 +145,7 @@ class GroupPositions:
         """See `Positions.begin`. One operation, judged where it applies: nobody's look at what is
         there can be overtaken."""
         found = await self._finder.find(topic, partition + 1)
-        if not 0 <= partition < len(found.partitions):
-            raise UnknownPartition(topic, partition)
+        _numbers(found, (partition,))
         ref = group_ref(await self._groups.find(group))
         start = "latest" if offset == END else ref.config.start
         config = structs.replace(ref.config, start=start)  # what is delayed behind the end is not

@@ -231,7 +231,7 @@ class QueueReceiver:
         ]
         request = poll.request(wanted, limit, bytes_max)
         try:
-            answer = await self._ask(poll, node, request)
+            answer = await self._ask(poll, asked, request)
         except (GoQueueError, RemoteError):
             found.unanswered.update(partition_ids)
             poll.doubtful.update(partition_ids)
@@ -262,22 +262,22 @@ class QueueReceiver:
             poll.doubtful.add(partition_id)
             self._topology.learn(partition_id, None if leader is None else NodeId(leader), asked)
 
-    async def _ask(self, poll: Poll, node: NodeId, request: TakeRequest) -> TakeAnswer:
+    async def _ask(self, poll: Poll, asked: _Asked, request: TakeRequest) -> TakeAnswer:
         """A caller that leaves does not end it: what is granted to it then is given back."""
-        asked = [PartitionId.unpack(packed) for packed, _request in request.partitions]
+        node, partition_ids = asked
         if node == self._node:  # it gives back what it knows of
             try:
                 return await self._service.take(request)
             except asyncio.CancelledError:
-                self._touch(poll, asked, None)
-                self._background_tasks.send(self._recover(poll, asked))
+                self._touch(poll, partition_ids, None)
+                self._background_tasks.send(self._recover(poll, partition_ids))
                 raise
         asking = self._asking.begin(self._send(node, request))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            self._touch(poll, asked, None)
-            self._background_tasks.send(self._release_late(poll, request, asking))
+            self._touch(poll, partition_ids, None)
+            self._background_tasks.send(self._release_late(poll, partition_ids, asking))
             raise
 
     async def _send(self, node: NodeId, request: TakeRequest) -> TakeAnswer:
@@ -289,10 +289,10 @@ class QueueReceiver:
         return queue_rpc.decode_answer(payload, TakeAnswer)
 
     async def _release_late(
-        self, poll: Poll, request: TakeRequest, asking: asyncio.Future[TakeAnswer]
+        self, poll: Poll, asked: Iterable[PartitionId], asking: asyncio.Future[TakeAnswer]
     ) -> None:
         """The answer comes after its caller has left."""
-        left = {PartitionId.unpack(packed) for packed, _request in request.partitions}
+        left = asked
         try:
             answer = await asking
         except (GoQueueError, RemoteError):

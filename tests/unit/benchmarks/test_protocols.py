@@ -222,10 +222,11 @@ async def test_sides_take_turns_and_a_row_is_their_median() -> None:
 
 def test_waits_are_counted_from_when_a_message_was_stored() -> None:
     watched = Watched(killed_s=10.0)
-    watched.published = {(0, 0): 1.0, (0, 1): 9.9, (0, 2): 12.0, (1, 0): 10.5}
-    watched.came = {(0, 0): 1.1, (0, 1): 19.0, (0, 2): 12.5, (1, 0): 12.0, (1, 1): 12.1}
+    watched.begun = {(0, 0): 0.9, (0, 1): 9.8, (0, 2): 11.9, (1, 0): 10.1, (1, 1): 9.9}
+    watched.published = {(0, 0): 1.0, (0, 1): 9.9, (0, 2): 12.0, (1, 0): 10.5, (1, 1): 10.2}
+    watched.came = {(0, 0): 1.1, (0, 1): 19.0, (0, 2): 12.5, (1, 0): 12.0, (1, 1): 13.5}
 
-    assert watched.wait_s() == 1.5
+    assert watched.wait_s() == 1.5, "one that was asked for before the kill is not counted"
     assert watched.last_s() == 9.0
     assert watched.missing() == []
     watched.published[1, 3] = 12.0

@@ -58,7 +58,7 @@ def own_voter(config: NodeConfig, store: Store) -> Voter:
     `storage.acceptLoss` it then serves what is left, instead of waiting for repair by a replica.
     """
     node = NodeId(config.node_id)
-    if config.others or CLUSTER_GROUP not in store.partition_ids():
+    if config.others or not store.has_log(CLUSTER_GROUP):
         return Voter(node, store.incarnation)
     stored = stored_configuration(store.partition_log(CLUSTER_GROUP))
     if [member.node for member in stored.members] != [node]:

@@ -103,9 +103,7 @@ class RaftHost:
         if id in self._handles or id == HEARTBEAT_GROUP:
             raise ValueError(f"group {id} runs already, or is not a group")
         log = (
-            self._store.partition_log(id)
-            if id in self._store.partition_ids()
-            else self._store.create_log(id)
+            self._store.partition_log(id) if self._store.has_log(id) else self._store.create_log(id)
         )
         empty = log.last_index == 0 and not log.quarantined
         founds = bootstrap and not log.suspect and self._me in voters
@@ -149,7 +147,7 @@ class RaftHost:
         the store is for groups that are deleted everywhere.
         """
         self.stop_raft_group(id)
-        if id not in self._store.partition_ids():
+        if not self._store.has_log(id):
             return
         log = self._store.partition_log(id)
         hard, newest = log.hard_state, _last_term(log)

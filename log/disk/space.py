@@ -58,10 +58,11 @@ class Space:
             self._disk.close(handle)
 
     def release(self) -> bool:
-        """Gives the reserve up; whether there was one."""
-        if not self._disk.exists(self._path):
+        """Gives the reserve up; whether there was one. On any thread."""
+        try:
+            self._disk.unlink(self._path)
+        except FileNotFoundError:
             return False
-        self._disk.unlink(self._path)
         return True
 
     def _watermark(self, capacity: int) -> int:

@@ -150,6 +150,10 @@ class Store:
             self._sorted_ids = sorted(self._logs)
         return self._sorted_ids
 
+    def has_log(self, partition_id: PartitionId) -> bool:
+        """Whether the group exists here."""
+        return partition_id in self._logs
+
     def partition_log(self, partition_id: PartitionId) -> PartitionLog:
         """An existing group's log. Raises KeyError."""
         return self._logs[partition_id]
@@ -258,7 +262,8 @@ class Store:
         """
         if self._job is not None or self.failed is not None or self._writer is None:
             return None
-        overdue = self._sync_overdue(now_ms)
+        due = self._sync_due_ms
+        overdue = due is not None and (now_ms is None or now_ms >= due)
         pending = self._pending
         if not pending.parts and not overdue:
             return None
@@ -487,10 +492,6 @@ class Store:
             self.complete_flush(job, error)
         else:
             self.complete_flush(job)
-
-    def _sync_overdue(self, now_ms: int | None) -> bool:
-        due = self.sync_due_ms()
-        return due is not None and (now_ms is None or now_ms >= due)
 
     def _partition_log(self, one: PartitionId, segments: PartitionSegments) -> PartitionLog:
         return PartitionLog(one, self, segments, self._disk, self.config.snapshots_kept)

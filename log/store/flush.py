@@ -13,7 +13,7 @@ from log.wal.writer import WalWriter
 
 @dataclass(slots=True)
 class FlushJob:
-    """One block of the write-ahead log. `sync` and then `spill` run on any one thread.
+    """One block of the write-ahead log. `sync` and then `spill` run on any thread, each on one.
 
     `spill` may be left out after a failed `sync`, and where the next job's stands for it.
     """

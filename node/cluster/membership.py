@@ -109,7 +109,7 @@ class BrokerMembership:
 
     async def start(self) -> None:
         if (
-            CLUSTER_GROUP in self._store.partition_ids()
+            self._store.has_log(CLUSTER_GROUP)
             and self._store.partition_log(CLUSTER_GROUP).untrusted
         ):
             self._raft.retire_raft_group(CLUSTER_GROUP)  # its leader sends all of it again
@@ -200,7 +200,7 @@ class BrokerMembership:
     @property
     def _is_new(self) -> bool:
         """Whether this data directory holds nothing of any cluster."""
-        if CLUSTER_GROUP not in self._store.partition_ids():
+        if not self._store.has_log(CLUSTER_GROUP):
             return True
         return self._store.partition_log(CLUSTER_GROUP).last_index < 1
 
@@ -210,7 +210,7 @@ class BrokerMembership:
         again, where nobody else has it: then no new cluster must take its place unasked."""
         if self._store.set_aside.exists:
             return False
-        if CLUSTER_GROUP not in self._store.partition_ids():
+        if not self._store.has_log(CLUSTER_GROUP):
             return True
         log = self._store.partition_log(CLUSTER_GROUP)
         return log.last_index < 1 and not log.suspect and not log.quarantined
@@ -300,7 +300,7 @@ class BrokerMembership:
     ) -> None:
         """With founders where this node is one and holds nothing; else from what its log holds."""
         known = {voter.node: voter.incarnation for voter in voters}
-        if not known and CLUSTER_GROUP in self._store.partition_ids():
+        if not known and self._store.has_log(CLUSTER_GROUP):
             stored = stored_configuration(self._store.partition_log(CLUSTER_GROUP))
             known = {voter.node: voter.incarnation for voter in stored.voters}
         self._cluster.found(cluster)

@@ -329,7 +329,7 @@ class ReplicasOf(Generic[Host]):
 
     def _is_empty(self, partition_id: PartitionId) -> bool:
         return (
-            partition_id not in self._store.partition_ids()
+            not self._store.has_log(partition_id)
             or self._store.partition_log(partition_id).last_index == 0
         )
 
@@ -359,7 +359,7 @@ class ReplicasOf(Generic[Host]):
     ) -> None:
         """One that was named after the partition was created, and holds nothing yet, learns from
         its leader who takes part."""
-        exists = partition_id in self._store.partition_ids()
+        exists = self._store.has_log(partition_id)
         log = (
             self._store.partition_log(partition_id)
             if exists

@@ -1,10 +1,10 @@
 """The threads that wait for the disk, so that the event loop never does.
 
 The writer thread writes and syncs one block of the write-ahead log at a time, for everything that
-waits, and then appends the same frames to the segments. The keeper thread syncs segments, writes
-checkpoints and stores state snapshots. A node in a program's own process has no other nodes and
-clients that its loop must not keep waiting: there the loop itself writes and syncs, as handing a
-block to a thread and back costs more than most syncs.
+waits; the spiller thread then appends the same frames to the segments. The keeper thread syncs
+segments, writes checkpoints and stores state snapshots. A node in a program's own process has no
+other nodes and clients that its loop must not keep waiting: there the loop itself writes and syncs,
+as handing a block to a thread and back costs more than most syncs.
 
 The first failed sync ends the node: a second one would report success over lost data. A full disk
 does not: what it has no room for is written again until there is some, and nothing is acknowledged
@@ -29,6 +29,7 @@ from log.store.flush import FlushJob
 from node.metrics import Metrics
 from node.runtime.logger import get_logger
 from node.storage.disk_pace import DiskPace
+from node.storage.spills import Spills
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Flusher:
         self._on_failure = on_failure
         self._jobs: queue.SimpleQueue[FlushJob | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
+        self._spills = Spills()
         self._keeper: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taking = False
@@ -101,7 +103,11 @@ class Flusher:
             target=self._write, name="goqueue-writer", args=(loop,), daemon=True
         )
         self._writer.start()
-        self._all_threads = [self._writer.join, self._keeper.shutdown]
+        spiller = threading.Thread(
+            target=self._spill, name="goqueue-spiller", args=(loop,), daemon=True
+        )
+        spiller.start()
+        self._all_threads = [self._writer.join, spiller.join, self._keeper.shutdown]
         self._store.on_dirty = self._dirty
         self._dirty()
         self._plan_checkpoint()
@@ -250,7 +256,7 @@ class Flusher:
         if job is not None and not self._failed and not self._in_flight:
             self._unspilled = None
             self._in_flight += 1
-            self._spilled(job, _attempt(job.spill))
+            self._spilled(job, 1, _attempt(job.spill))
 
     def _stalled(self, job: FlushJob, error: OSError) -> None:
         self._metrics.storage.fsync_errors.inc()
@@ -295,8 +301,8 @@ class Flusher:
             else:
                 waiter.set_result(None)
 
-    def _spilled(self, job: FlushJob, error: Exception | None) -> None:
-        self._in_flight -= 1
+    def _spilled(self, job: FlushJob, count: int, error: Exception | None) -> None:
+        self._in_flight -= count
         if error is not None:
             self._fail(error)
         self._store.complete_spill(job)
@@ -400,7 +406,7 @@ class Flusher:
         self._threads_out.discard("keeper")
         return error
 
-    # the writer thread
+    # the writer and the spiller thread
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         while (job := self._jobs.get()) is not None:
@@ -413,14 +419,28 @@ class Flusher:
                     break
                 error = _attempt(job.sync)
             took_s = time.perf_counter() - began
+            self._threads_out.discard("writer")
             if loop.is_closed():
-                return  # it was waited for in vain: nobody hears of it, and nothing more is written
+                break  # it was waited for in vain: nobody hears of it, and nothing more is written
             loop.call_soon_threadsafe(self._synced, job, took_s, error)
             if error is None:
-                error = _attempt(job.spill)
-            self._threads_out.discard("writer")
-            loop.call_soon_threadsafe(self._spilled, job, error)
-        loop.call_soon_threadsafe(self._writer_ended.set)
+                self._spills.put(job)
+            else:
+                loop.call_soon_threadsafe(self._spilled, job, 1, error)
+        self._spills.end()
+
+    def _spill(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (taken := self._spills.take()) is not None:
+            job, count = taken
+            self._threads_out.add("spiller")
+            error = None if loop.is_closed() else _attempt(job.spill)
+            self._threads_out.discard("spiller")
+            if loop.is_closed():
+                self._spills.end()  # nobody waits in `put` for what is not appended any more
+                return
+            loop.call_soon_threadsafe(self._spilled, job, count, error)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._writer_ended.set)
 
 
 def _attempt(work: Callable[[], object]) -> Exception | None:

@@ -43,7 +43,7 @@ def _suspects_nobody(original: Begin) -> Begin:
 def _forgets_all(_original: Retire) -> Retire:
     def retire(self: RaftHost, id: PartitionId) -> None:
         self.stop_raft_group(id)
-        if id in self._store.partition_ids():
+        if self._store.has_log(id):
             self._store.remove_log(id)
 
     return retire

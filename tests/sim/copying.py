@@ -147,10 +147,7 @@ class Copying:
             return
         progress, before = self._made.pop(partition_id)
         store = self._process.store
-        if (
-            partition_id in store.partition_ids()
-            and store.partition_log(partition_id).installed_lsn > before
-        ):
+        if store.has_log(partition_id) and store.partition_log(partition_id).installed_lsn > before:
             self._copied(partition_id, progress)
         self._process.release(partition_id)
 

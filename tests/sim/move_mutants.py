@@ -82,7 +82,7 @@ class RetiredForget(RaftHost):
 
     def retire_raft_group(self, id: PartitionId) -> None:
         self.stop_raft_group(id)
-        if id in self._store.partition_ids():
+        if self._store.has_log(id):
             self._store.remove_log(id)
 
 

@@ -135,10 +135,7 @@ class Process:
         if cluster.raft is not None or self.is_held(CLUSTER_GROUP):
             return
         founders, log = self.world.voters, None
-        if (
-            CLUSTER_GROUP in store.partition_ids()
-            and store.partition_log(CLUSTER_GROUP).last_index > 0
-        ):
+        if store.has_log(CLUSTER_GROUP) and store.partition_log(CLUSTER_GROUP).last_index > 0:
             founders, log = (), store.partition_log(CLUSTER_GROUP)
         waits = self.healing is not None and self.time.now() < self.began_s + HEALED_S
         if log is not None and waits and not is_readable(log):
@@ -174,7 +171,7 @@ class Process:
 
     def _start_replica(self, partition_id: PartitionId) -> None:
         """Of a partition that is there from the beginning."""
-        exists = partition_id in self.store.partition_ids()
+        exists = self.store.has_log(partition_id)
         log = (
             self.store.partition_log(partition_id)
             if exists

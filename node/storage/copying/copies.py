@@ -106,6 +106,5 @@ class Copies:
 def is_copied(store: Store, partition_id: PartitionId) -> bool:
     """Whether new replicas of a group led here begin with a copy."""
     return (
-        partition_id in store.partition_ids()
-        and store.partition_log(partition_id).size_bytes >= COPIED_BYTES
+        store.has_log(partition_id) and store.partition_log(partition_id).size_bytes >= COPIED_BYTES
     )

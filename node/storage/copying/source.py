@@ -233,7 +233,7 @@ class TransferSource:
 
     def _release(self, export: Export) -> None:
         self._workers.submit(export.close)
-        if export.partition_id in self._store.partition_ids():
+        if self._store.has_log(export.partition_id):
             self._store.partition_log(export.partition_id).release(export)
 
     async def _off_loop(self, work: Callable[[], T]) -> T:

@@ -133,7 +133,7 @@ class Transfers:
     async def _offered(self, peer: NodeId, payload: bytes) -> bytes:
         request = rpc.decode_request(payload, transfer_rpc.TransferRequest)
         partition_id = PartitionId.unpack(request.partition)
-        if partition_id not in self._store.partition_ids():
+        if not self._store.has_log(partition_id):
             raise NotFound(f"no replica of {partition_id} is wanted here")
         self.want(partition_id, peer)
         return b""
@@ -170,7 +170,7 @@ class Transfers:
             _log.exception("replica_not_copied", group=str(partition_id))
 
     async def _transfer(self, partition_id: PartitionId, source: NodeId | None) -> None:
-        if partition_id not in self._store.partition_ids():
+        if not self._store.has_log(partition_id):
             return  # deleted while the copy waited for others
         log = self._store.partition_log(partition_id)
         progress = Progress(partition_id, self._parts.now_s())
@@ -234,7 +234,7 @@ class Transfers:
 
     async def _drop(self, partition_id: PartitionId) -> None:
         """What was copied is of no use: the log has gone its own way."""
-        if partition_id in self._store.partition_ids():
+        if self._store.has_log(partition_id):
             await self._remove(self._store.staging(partition_id, 0))
 
     async def _remove(self, staging: Staging) -> None:

@@ -215,7 +215,7 @@ class Comparison:
         return found if generation == log.disk_segments.generation else {}
 
     def _log(self, partition_id: PartitionId) -> PartitionLog:
-        if partition_id not in self._store.partition_ids():
+        if not self._store.has_log(partition_id):
             raise NotFound(f"no replica of {partition_id} here")
         return self._store.partition_log(partition_id)
 

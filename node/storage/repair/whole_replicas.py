@@ -119,7 +119,7 @@ class Repair:
         if partition_id != CLUSTER_GROUP and self._me not in holders:
             elsewhere = any(holder.node != self._me.node for holder in holders)
             return elsewhere or state.is_deleted(partition_id.topic)
-        if partition_id not in self._store.partition_ids():
+        if not self._store.has_log(partition_id):
             return False
         log = self._store.partition_log(partition_id)
         return log.last_index > 0 and log.damaged is None and not log.suspect

@@ -120,7 +120,7 @@ def open_store(
 def group_of(store: Store, partition_id: PartitionId = GROUP) -> PartitionLog:
     return (
         store.partition_log(partition_id)
-        if partition_id in store.partition_ids()
+        if store.has_log(partition_id)
         else store.create_log(partition_id)
     )
 

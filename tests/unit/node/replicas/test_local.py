@@ -180,7 +180,7 @@ async def test_a_held_replica_of_a_deleted_topic_goes_and_is_held_no_more() -> N
     node.state.apply(Index(5), 0, DeleteTopic("t", str(partition_id.topic)))
     await node.replicas.reconcile(node.state)
 
-    assert partition_id not in node.store.partition_ids()
+    assert not node.store.has_log(partition_id)
     assert not node.replicas.is_held(partition_id)
 
 

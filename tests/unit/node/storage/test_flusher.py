@@ -7,7 +7,7 @@ import errno
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -108,6 +108,30 @@ async def test_appends_made_during_a_sync_follow_in_the_next_one() -> None:
         await eventually(lambda: log.durable_index == 2)
 
 
+async def test_a_block_that_makes_many_files_holds_up_no_later_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+    async with flushing(MemoryDisk()) as (_, log, failures):
+        append = log.disk_segments.append
+
+        def slow(entries: Sequence[Entry]) -> None:
+            begun.set()
+            assert over.wait(30.0)
+            append(entries)
+
+        monkeypatch.setattr(log.disk_segments, "append", slow)
+        log.append([entry(1)])
+        await eventually(begun.is_set)
+
+        log.append([entry(2)])
+        await eventually(lambda: log.durable_index == 2)
+        assert log.spilled_index == 0
+        over.set()
+        await eventually(lambda: log.spilled_index == 2)
+        assert failures == []
+
+
 async def test_everything_appended_before_stop_is_there_after_a_restart() -> None:
     disk = MemoryDisk()
     async with flushing(disk) as (_, log, _failures):
@@ -193,12 +217,18 @@ async def test_a_spill_that_met_a_full_disk_is_tried_again_while_nothing_is_appe
     disk = MemoryDisk()
     config = StorageConfig(reserve_bytes=0)
     async with flushing(disk, checkpoint_interval_s=0.02, config=config) as (_, log, failures):
-        disk.fault = lambda operation, path: (
-            OSError(errno.ENOSPC, "no space left on device") if "/groups/" in path else None
-        )
+        met: list[str] = []
+
+        def no_room(_operation: str, path: str) -> OSError | None:
+            if "/groups/" not in path:
+                return None
+            met.append(path)
+            return OSError(errno.ENOSPC, "no space left on device")
+
+        disk.fault = no_room
         log.append([entry(1)])
         await eventually(lambda: log.durable_index == 1)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: bool(met))
         assert log.spilled_index == 0
 
         disk.fault = None

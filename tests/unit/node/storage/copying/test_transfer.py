@@ -156,7 +156,7 @@ class Node:
         self.name = name
         self.disk = disk or MemoryDisk()
         self.store = Store.open(self.disk, "/data", LIMITS)
-        if GROUP not in self.store.partition_ids():
+        if not self.store.has_log(GROUP):
             self.store.create_log(GROUP)
             flush(self.store)
         self.link = Link(name)

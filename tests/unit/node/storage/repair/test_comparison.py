@@ -61,7 +61,7 @@ class Replicas:
             cast(
                 Any,
                 SimpleNamespace(
-                    partition_log=self.logs.__getitem__, partition_ids=lambda: self.logs
+                    partition_log=self.logs.__getitem__, has_log=self.logs.__contains__
                 ),
             ),
             cast(Any, SimpleNamespace(handle=self.handlers.__setitem__, request=self.request)),

@@ -192,7 +192,7 @@ class SmallNodes(ThreeNodes):
             return False
         store = self.stores[name]
         for partition_id in (CLUSTER_GROUP, self.partition_id()):
-            if partition_id not in store.partition_ids():
+            if not store.has_log(partition_id):
                 return False
             mine, theirs = (
                 store.partition_log(partition_id),

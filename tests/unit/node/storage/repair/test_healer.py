@@ -102,7 +102,7 @@ class Node:
             on_healed=self.healed.append,
             on_hopeless=self.hopeless.append,
         )
-        if GROUP not in self.store.partition_ids():
+        if not self.store.has_log(GROUP):
             self.store.create_log(GROUP).append([entry(n) for n in range(1, ENTRIES + 1)])
         flush(self.store)
 

@@ -45,6 +45,8 @@ class Feature(IntEnum):
     """Leaders tell what of a group is in flight, and with whom."""
     TRIMS_OF_SETTLED = 2
     """What all groups have settled goes when it is asked for; entries begin a segment for it."""
+    MANY_PARTITIONS = 2
+    """A topic may have more than 1,024 partitions."""
 
 
 class Unspoken(Exception):

@@ -112,7 +112,7 @@ async def check_factor(session: Session, factor: int) -> None:
 
 def check_count(count: int, before: int) -> None:
     """What the cluster would say of so many partitions. Raises CliError."""
-    from coordinator.topics.settings import PARTITIONS_MAX  # only a dry run waits for the import
+    from coordinator.bounds import PARTITIONS_MAX  # only a dry run waits for the import
 
     if count > PARTITIONS_MAX:
         raise CliError(f"count: {count} is out of range, which is {before} to {PARTITIONS_MAX}")

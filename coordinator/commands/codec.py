@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from coordinator.bounds import PARTITIONS_MAX, PARTITIONS_MAX_BASE
 from coordinator.commands.keys import AddReceiptKey, EndSession, KeyCommand, KeyResult
 from coordinator.commands.members import MemberCommand, MemberResult
-from coordinator.commands.placement import PlacementCommand, PlacementResult
+from coordinator.commands.placement import AddPartitions, PlacementCommand, PlacementResult
 from coordinator.commands.queue import AssignGroup, QueueCommand, QueueResult
 from coordinator.errors import CommandUnreadable
 from goqueue.wire.unreadable import UNREADABLE
@@ -115,7 +116,15 @@ FEATURES: Mapping[type, Feature] = {
 
 
 def feature_of(command: Command) -> Feature:
-    """What must be finished before this command is proposed."""
+    """What must be finished before this command is proposed; one that is out of range is refused
+    for that."""
+    count: object = 0
+    if isinstance(command, CreateTopic):
+        count = command.config.get("partitions", 0)
+    elif isinstance(command, AddPartitions):
+        count = command.count
+    if isinstance(count, int) and PARTITIONS_MAX_BASE < count <= PARTITIONS_MAX:
+        return Feature.MANY_PARTITIONS
     return FEATURES.get(type(command), Feature.BASE)
 
 

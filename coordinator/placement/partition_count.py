@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from coordinator.bounds import PARTITIONS_MAX
 from coordinator.commands.placement import AddPartitions
 from coordinator.errors import BadConfig, ClusterFull
 from coordinator.placement.layout import Layout
 from coordinator.topics.partitions import PartitionPlacement, Topic
-from coordinator.topics.settings import PARTITIONS_MAX
 from goqueue.wire.types import Index, NodeId, Voter
 
 TOPICS_MAX = 10_000

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.bounds import PARTITIONS_MAX
 from coordinator.errors import BadConfig
 
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 REPLICAS_DEFAULT = 3
 REPLICAS_MAX = 7
-PARTITIONS_MAX = 1024
 MESSAGE_BYTES_MAX = 16 << 20
 TIME_MS_MAX = 1 << 53
 LABELS_MAX = 64

@@ -19,7 +19,7 @@ class TopicDefaults:
         key="defaults.topic.partitions",
         parse=integer,
         low=1,
-        high=1024,
+        high=10_000,
         why="divides by 2 and 3: spreads evenly over few consumers",
     )
     replication_factor: int = option(

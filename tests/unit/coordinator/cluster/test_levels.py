@@ -11,15 +11,17 @@ from coordinator.cluster.state import ClusterState
 from coordinator.commands import codec as commands
 from coordinator.commands.codec import (
     BrokerRegistered,
+    Command,
+    CreateTopic,
     RegisterBroker,
     decode_command,
     encode_command,
     feature_of,
 )
-from coordinator.commands.placement import FinishLevel, LevelFinished
+from coordinator.commands.placement import AddPartitions, FinishLevel, LevelFinished
 from coordinator.errors import CommandUnreadable, LevelNotSpoken, LevelRefused, SnapshotUnreadable
 from goqueue.wire.types import NodeId
-from log.levels import Unspoken
+from log.levels import Feature, Unspoken
 from tests.unit.coordinator.cluster_group import Cluster
 
 
@@ -121,6 +123,24 @@ def test_command_of_a_higher_level_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(commands, "FEATURES", {FinishLevel: 2})
 
     assert feature_of(FinishLevel(2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "feature"),
+    [
+        (CreateTopic("t"), Feature.BASE),
+        (CreateTopic("t", {"partitions": 1024}), Feature.BASE),
+        (CreateTopic("t", {"partitions": 1025}), Feature.MANY_PARTITIONS),
+        (CreateTopic("t", {"partitions": "many"}), Feature.BASE),
+        (AddPartitions("t", 1024), Feature.BASE),
+        (AddPartitions("t", 10_000), Feature.MANY_PARTITIONS),
+        (AddPartitions("t", 10_001), Feature.BASE),
+    ],
+)
+def test_more_partitions_than_the_first_level_has_need_the_next(
+    command: Command, feature: Feature
+) -> None:
+    assert feature_of(command) == feature
 
 
 def test_levels_change_nothing_else_of_a_broker() -> None:

@@ -510,7 +510,7 @@ def test_what_cannot_be_added_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     cluster.do(CreateTopic("orders", {"partitions": 3}))
 
     cluster.refuses(AddPartitions("orders", 2), BadConfig)
-    cluster.refuses(AddPartitions("orders", 2000), BadConfig)
+    cluster.refuses(AddPartitions("orders", 10_001), BadConfig)
     cluster.refuses(AddPartitions("missing", 4), UnknownTopic)
     cluster.refuses(AddPartitions("orders", 4, "other"), UnknownTopic)
     cluster.refuses(AddPartitions("orders", 4, assignments=[["n0", "n1", "n9"]]), BadConfig)

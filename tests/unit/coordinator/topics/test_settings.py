@@ -68,7 +68,7 @@ def test_all_problems_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("partitions", 1025),
+        ("partitions", 10_001),
         ("replication_factor", 8),
         ("retention_ms", 0),
         ("retention_ms", -2),

@@ -70,7 +70,7 @@ async def test_added_partitions_go_where_they_are_told_to(client: Client, cluste
     ("body", "code"),
     [
         ({"count": 2}, "invalid_config"),
-        ({"count": 1025}, "invalid_config"),
+        ({"count": 10_001}, "invalid_config"),
         ({}, "bad_request"),
         ({"count": 0}, "bad_request"),
         ({"count": "5"}, "bad_request"),

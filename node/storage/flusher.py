@@ -251,7 +251,7 @@ class Flusher:
                 self._set_timer("spill", SPILL_S, self._spill_here)
 
     def _spill_here(self) -> None:
-        """Unless the writer may be doing so: this comes again when it is done."""
+        """Unless the spiller may be doing so: this comes again when it is done."""
         job = self._unspilled
         if job is not None and not self._failed and not self._in_flight:
             self._unspilled = None
@@ -430,15 +430,14 @@ class Flusher:
         self._spills.end()
 
     def _spill(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (taken := self._spills.take()) is not None:
+        while (taken := self._spills.take()) is not None and not loop.is_closed():
             job, count = taken
             self._threads_out.add("spiller")
-            error = None if loop.is_closed() else _attempt(job.spill)
+            error = _attempt(job.spill)
             self._threads_out.discard("spiller")
-            if loop.is_closed():
-                self._spills.end()  # nobody waits in `put` for what is not appended any more
-                return
-            loop.call_soon_threadsafe(self._spilled, job, count, error)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._spilled, job, count, error)
+        self._spills.end()  # nobody waits in `put` for what is not appended any more
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._writer_ended.set)
 

@@ -21,8 +21,7 @@ from node.embedded.check import Damage, damage_of
 from node.embedded.engine import Engine
 from node.embedded.repair import repair
 from node.http.server.local import LocalAnswer
-from node.http.server.routes import ROUTES, Route
-from node.http.text.router import Router
+from node.http.server.routes import ROUTER, Route
 
 TRIES = 20
 TRY_AGAIN_S = 0.01
@@ -34,8 +33,6 @@ LEASING = frozenset({"consume", "poll"})
 """GET requests that take messages out."""
 LOOKING = frozenset({"peek"})
 """POST requests that change nothing."""
-
-_router = Router(ROUTES)
 
 
 class NoDirectory(NotFound):
@@ -103,7 +100,7 @@ class Reader:
     ) -> Future[LocalAnswer]:
         """As `Engine.ask`. Raises ReadOnlyDirectory for a request that may change something."""
         assert self._engine is not None, "it is not open"
-        route, _ = _router.match(method, target.partition("?")[0])
+        route, _ = ROUTER.match(method, target.partition("?")[0])
         if changes(route):
             raise ReadOnlyDirectory(
                 f'{self.directory} is open for reading only (mode="r"): no {route.operation}'

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from aiohttp import web
@@ -67,6 +67,12 @@ class Assets:
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             body, headers["Content-Encoding"] = asset.packed, "gzip"
         return web.Response(body=body, headers={"Content-Type": asset.type, **headers})
+
+
+@cache
+def packaged() -> Assets:
+    """The console's own: read once a process, however many fronts it has."""
+    return Assets()
 
 
 def _asset(path: Path) -> Asset:

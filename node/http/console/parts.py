@@ -12,7 +12,7 @@ from aiohttp import web
 
 from goqueue.wire.errors import GoQueueError, Timeout
 from node.http.console.acting import may_act, obstacle
-from node.http.console.assets import Assets
+from node.http.console.assets import Assets, packaged
 from node.http.console.census import Census
 from node.http.console.forgery import Tokens
 from node.http.console.seen import SeenCensus
@@ -59,7 +59,7 @@ class ConsoleParts:
 
     @staticmethod
     def of(shared: Shared, form_key: bytes = b"") -> ConsoleParts:
-        assets, tokens = Assets(), Tokens(key=form_key)
+        assets, tokens = packaged(), Tokens(key=form_key)
         return ConsoleParts(Templates(assets.url), assets, Census(shared.broker), tokens)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,9 @@ class Templates:
         return "".join(chunks)
 
 
+@cache
 def load(asset_url: Callable[[str], str]) -> Environment:
-    """The engine with every template compiled."""
+    """The engine with every template compiled: once a process where `asset_url` is the same."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

@@ -41,11 +41,11 @@ from node.http.console.front import Console, is_for_console
 from node.http.request.answers import finished
 from node.http.request.call import Call, FrontMetrics, NoMetrics, Shared
 from node.http.server.local import LocalAnswer, local_request, whole
-from node.http.server.routes import ROUTES
+from node.http.server.routes import ROUTER
 from node.http.stream.registry import Streams
 from node.http.tail.stream import Tails
 from node.http.text.errors import encode_error, error_answer
-from node.http.text.router import Router, path_of
+from node.http.text.router import path_of
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,6 @@ class HttpFront:
         self._shared.addresses = self._authenticator.addresses
         self._shared.browser_token = self._authenticator.browser_token
         self._on_access = observers.on_access
-        self._router = Router(ROUTES)
         self._console = Console(self._shared, self._authenticator) if console else None
         self._server: FrontServer | None = None
         self._listener: Listener | None = None
@@ -255,7 +254,7 @@ class HttpFront:
             elif request.method == "OPTIONS":
                 answer = self._options(request)
             else:
-                route, params = self._router.match(request.method, request.raw_path)
+                route, params = ROUTER.match(request.method, request.raw_path)
                 template, operation = route.path, route.operation
                 principal = await self._authenticator.admit(request, operation, params)
                 call = Call(self._shared, request, params, principal)
@@ -300,7 +299,7 @@ class HttpFront:
     def _options(self, request: web.BaseRequest) -> web.Response:
         if request.raw_path == "*":
             return web.Response(status=204, headers={"Allow": METHODS})
-        found, _ = self._router.find(request.raw_path)
+        found, _ = ROUTER.find(request.raw_path)
         return web.Response(status=204, headers={"Allow": ", ".join(sorted({*found, "OPTIONS"}))})
 
 

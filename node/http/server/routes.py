@@ -32,6 +32,7 @@ from node.http.request.call import Call
 from node.http.server import openapi
 from node.http.stream import registry as streams
 from node.http.tail import stream
+from node.http.text.router import Router
 from node.http.topics import archived, compaction
 from node.http.topics import as_queue as topic_queue
 from node.http.topics import catalog as topics
@@ -483,3 +484,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", openapi.serve, "openapi", "This interface, as OpenAPI 3.1",
           response=dict[str, Any]),
 )  # fmt: skip
+
+ROUTER = Router(ROUTES)
+"""Built once a process: each front of it matches from the same tree."""

@@ -44,7 +44,7 @@ class Router(Generic[R]):
     """Matches methods and raw paths against a table of routes, each mounted at every prefix."""
 
     def __init__(self, routes: Iterable[R], prefixes: Iterable[str] = PREFIXES) -> None:
-        self._root = _Node[R]()
+        self._root: _Node[R] = _Node()
         mounts = tuple(prefixes)
         for route in routes:
             for path in (prefix + route.path for prefix in mounts):
@@ -94,10 +94,10 @@ class Router(Generic[R]):
             if segment[:1] == "{":
                 names.append(segment[1:-1])
                 if node.parameter is None:
-                    node.parameter = _Node[R]()
+                    node.parameter = _Node()
                 node = node.parameter
             else:
-                node = node.children.setdefault(segment, _Node[R]())
+                node = node.children.setdefault(segment, _Node())
         return node, names
 
 

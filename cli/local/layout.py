@@ -108,7 +108,8 @@ class ClusterDirectory:
             known = _known_nodes(root / "cluster.json")
             count = _checked_count(root, count, len(known))
             _check_ports(port, count)
-            nodes = [_node(root, number, port, known) for number in range(1, count + 1)]
+            taken = {*range(port, port + count), *_known_ports(known)}
+            nodes = [_node(root, number, port, known, taken) for number in range(1, count + 1)]
             for node in nodes:
                 if (pid := node.find_pid()) is not None:
                     raise CliError(
@@ -215,12 +216,19 @@ def _checked_count(root: Path, asked: int | None, known: int) -> int:
     return known or asked or 3
 
 
-def _node(root: Path, number: int, port: int, known: list[dict[str, Any]]) -> DevNode:
+def _known_ports(known: list[dict[str, Any]]) -> Iterator[int]:
+    """Those that the directory's nodes have, but for HTTP's."""
+    for entry in known:
+        yield int(str(entry["peer"]).rpartition(":")[2])
+        yield from _listener_ports(known, entry["id"]).values()
+
+
+def _node(
+    root: Path, number: int, port: int, known: list[dict[str, Any]], taken: set[int]
+) -> DevNode:
+    """With ports that are free now; those that it chooses are added to `taken`."""
     name = f"node-{number}"
     kept = [int(str(entry["peer"]).rpartition(":")[2]) for entry in known if entry["id"] == name]
-    taken = {int(str(entry["peer"]).rpartition(":")[2]) for entry in known}
-    for entry in known:
-        taken.update(_listener_ports(known, entry["id"]).values())
     peer_port = kept[0] if kept and _is_free(kept[0]) else _free_port(taken)
     known_ports, ports = _listener_ports(known, name), dict[str, int]()
     for one in listeners_here():

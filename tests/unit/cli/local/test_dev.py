@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.local import layout
 from cli.local.layout import listeners_here, listeners_missing
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -236,3 +237,21 @@ def test_a_node_that_ends_at_the_start_is_shown_with_its_log(start: Callable[...
     assert "node-1: 2025-01-15T10:30:00Z [error    ] the data is damaged\n" in shown
     assert "Error: node-1 ended; the end of its log:\n" in shown
     assert shown.endswith(f"Hint: the whole log is {dev.data}/node-1/node.log\n")
+
+
+def test_no_two_ports_of_a_cluster_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes that chose for themselves had one port twice in one of 150 clusters."""
+    first, nodes = 20_000, 3
+    each = 1 + len(listeners_here())
+    monkeypatch.setattr(layout, "PEER_PORTS", range(first, first + nodes + nodes * each))
+    monkeypatch.setattr(layout, "_is_free", lambda _port: True)
+
+    with closing(layout.ClusterDirectory.open(tmp_path / "data", nodes, first)) as directory:
+        chosen = [
+            port
+            for node in directory.nodes
+            for port in (node.peer_port, *node.listener_ports.values())
+        ]
+    assert sorted(chosen) == list(range(first + nodes, first + nodes + nodes * each))

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from goqueue.wire.errors import OverBudget
 from node.api.auth.hosts import bucket
@@ -99,8 +99,8 @@ class Budget:
         self.used = 0
         self.refused: Counter[str] = Counter()
         """How often each bound was run into, by its name: connection, holder, share, node."""
-        self._holders: Counter[str] = Counter()
-        self._connections: Counter[Hashable] = Counter()
+        self._holders: dict[str, int] = {}
+        self._connections: dict[Hashable, int] = {}
 
     def hold(self, owner: Owner, size: int = 0) -> Held:
         """A charge that can grow. Raises OverBudget where there is no room for its beginning."""
@@ -109,35 +109,34 @@ class Budget:
         return held
 
     def held_by(self, holder: str) -> int:
-        return self._holders[holder]
+        return self._holders.get(holder, 0)
 
     def charge(self, owner: Owner, size: int) -> None:
         """Raises OverBudget, and charges nothing then. `Held` gives back what it charged."""
-        if bound := self._bound_hit(owner, size):
-            self.refused[bound] += 1
-            limit: int = getattr(self.bounds, "reserve" if bound == "share" else bound)
-            raise OverBudget(self.kind, bound, limit)
-        self.used += size
-        self._holders[owner.holder] += size
-        self._connections[owner.connection] += size
+        bounds = self.bounds
+        holding = self._holders.get(owner.holder, 0) + size
+        connection = self._connections.get(owner.connection, 0) + size
+        used = self.used + size
+        if connection > bounds.connection:
+            self._refuse("connection", bounds.connection)
+        if holding > bounds.holder:
+            self._refuse("holder", bounds.holder)
+        if used > bounds.node:
+            self._refuse("node", bounds.node)
+        if used > bounds.node - bounds.reserve and holding > bounds.small:
+            self._refuse("share", bounds.reserve)
+        self.used = used
+        self._holders[owner.holder] = holding
+        self._connections[owner.connection] = connection
 
     def release(self, owner: Owner, size: int) -> None:
         self.used -= size
         _take(self._holders, owner.holder, size)
         _take(self._connections, owner.connection, size)
 
-    def _bound_hit(self, owner: Owner, size: int) -> str:
-        """The name of the first bound that is in the way, empty for none."""
-        bounds, holding = self.bounds, self._holders[owner.holder] + size
-        if self._connections[owner.connection] + size > bounds.connection:
-            return "connection"
-        if holding > bounds.holder:
-            return "holder"
-        if self.used + size > bounds.node:
-            return "node"
-        if self.used + size > bounds.node - bounds.reserve and holding > bounds.small:
-            return "share"
-        return ""
+    def _refuse(self, bound: str, limit: int) -> NoReturn:
+        self.refused[bound] += 1
+        raise OverBudget(self.kind, bound, limit)
 
 
 class Held:
@@ -270,9 +269,11 @@ class Budgets:
         return self._all[kind].hold(owner, size)
 
 
-def _take(counts: Counter[Name], name: Name, size: int) -> None:
+def _take(counts: dict[Name, int], name: Name, size: int) -> None:
     """What holds nothing is forgotten."""
-    counts[name] -= size
-    assert counts[name] >= 0
-    if not counts[name]:
+    left = counts[name] - size
+    assert left >= 0
+    if left:
+        counts[name] = left
+    else:
         del counts[name]

@@ -24,6 +24,7 @@ from goqueue.wire.errors import GoQueueError, ServerError
 from node.api.auth.access import Access
 from node.api.auth.principal import Principal, refused_by
 from node.api.broker import Broker
+from node.api.records import AppendResult
 from node.api.spans import Carried, Place, Work
 from node.http.auth.scoped_broker import broker_for
 from node.http.budget.memory import Held, Kind, Owner, owner_of
@@ -115,6 +116,19 @@ class Requests:
         return await parts.lines.wait(
             kind, holder, parts.limits.room_wait_s, lambda: self.hold(caller, kind, size)
         )
+
+    async def append(
+        self, caller: Caller, topic: str, partition: int, batch: bytes
+    ) -> AppendResult:
+        """Store a batch that this node has encoded. Raises what `room` and `Records.append` do."""
+        with await self.room(caller, Kind.APPENDS, len(batch)):
+            return await caller.broker.records.append(
+                topic,
+                partition,
+                batch,
+                deadline_s=self.parts.limits.append_deadline_s,
+                validated=True,
+            )
 
     def next_id(self) -> str:
         return f"{self._prefix}-{next(self._numbers):x}"

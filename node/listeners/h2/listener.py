@@ -165,13 +165,9 @@ class H2Listener:
         with Reserved(await self._requests.room(caller, Kind.BODIES, announced)) as held:
             exchange.hurry(limits.body_grace_s)
             value = await publishing.whole_body(exchange, bytes_max, held)
-            with await self._requests.room(caller, Kind.APPENDS, len(value)):
-                partition, stored = await publishing.append(
-                    caller.broker, topic, value, trace, limits.append_deadline_s
-                )
-        place = (topic, partition, int(stored.base_offset))
-        seen.tell_span("publish", topic, 1, places=(place,), request=trace)
-        return 201, {"x-message-id": f"{topic}:{partition}:{stored.base_offset}"}
+            partition, offset = await publishing.append(self._requests, caller, topic, value, trace)
+        seen.tell_span("publish", topic, 1, places=((topic, partition, offset),), request=trace)
+        return 201, {"x-message-id": f"{topic}:{partition}:{offset}"}
 
     async def _delete(self, caller: Caller, wanted: Wanted) -> tuple[int, dict[str, str]]:
         await caller.broker.topics.delete_topic(wanted.topic)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from goqueue.wire.batch import DEFAULT, encode_columns
 from goqueue.wire.compression import Codec
 from goqueue.wire.errors import KeyRequired, PayloadTooLarge
+from goqueue.wire.records import Headers
 from node.api.broker import Broker
-from node.api.records import AppendResult
 from node.api.spans import Carried
 from node.http.budget.memory import Reserved
 from node.http.messages.trace_context import as_headers
 from node.listeners.h2.exchange import Exchange
+from node.listeners.requests import Caller, Requests
 
 
 def value_bytes_max(broker: Broker, topic: str) -> int:
@@ -40,22 +42,27 @@ def too_large(size: int, bytes_max: int) -> PayloadTooLarge:
 
 
 async def append(
-    broker: Broker, topic: str, value: bytes, trace: Carried | None, deadline_s: float
-) -> tuple[int, AppendResult]:
-    """Store one message, in whichever partition has its turn: (partition, where it stands). It
-    carries the request's trace, as over HTTP. Raises KeyRequired, and what `Records.append` does.
-    """
+    requests: Requests, caller: Caller, topic: str, value: bytes, trace: Carried | None
+) -> tuple[int, int]:
+    """Store one message, in whichever partition has its turn, in one batch with what others publish
+    there in this turn of the loop: (partition, offset). It carries the request's trace, as over
+    HTTP. Raises KeyRequired, and what `Requests.append` does."""
+    broker = caller.broker
     if broker.topics.is_compacted(topic):
         raise KeyRequired
-    batch = encode_columns(
-        [value],
-        None,
-        timestamps_ms=time.time_ns() // 1_000_000,
-        headers=None if trace is None else [as_headers(trace)],
-        codec=Codec.named(broker.topics.compression(topic)),
-    )
+    codec = Codec.named(broker.topics.compression(topic))
     partition = broker.records.pick_partition(topic, 1)
-    stored = await broker.records.append(
-        topic, partition, batch, deadline_s=deadline_s, validated=True
-    )
-    return partition, stored
+
+    async def together(parts: Sequence[tuple[bytes, Headers]]) -> Sequence[int]:
+        values, headers = zip(*parts, strict=True)
+        batch = encode_columns(
+            values, timestamps_ms=time.time_ns() // 1_000_000, headers=headers, codec=codec
+        )
+        stored = await requests.append(caller, topic, partition, batch)
+        first = int(stored.base_offset)
+        return range(first, first + len(parts))
+
+    part = (value, () if trace is None else as_headers(trace))
+    line = (requests.protocol, topic, partition, caller.owner.holder)
+    offset = await requests.parts.turn.join(line, part, together, items=1, size_bytes=len(value))
+    return partition, offset

@@ -7,6 +7,7 @@ from node.listeners.redis.client import Client
 from node.listeners.redis.command import NO_KEY, Command
 from node.listeners.redis.miniqueue import wants
 from node.listeners.redis.replies import RedisError, Reply, Simple
+from node.listeners.redis.scan import Run
 
 SHOWN_CHARACTERS_MAX = 64
 
@@ -80,6 +81,7 @@ COMMANDS = {
 FAMILIES = frozenset(name.partition(" ")[0] for name in COMMANDS if " " in name)
 """First words of commands of two."""
 _BY_WORD = {name.encode(): one for name, one in COMMANDS.items()}
+_STORING = {one.name.encode(): one for one in PUBLISHING}
 _FAMILY_WORDS = frozenset(name.encode() for name in FAMILIES)
 _SHOWN = {name.partition(" ")[0].lower(): one for name, one in reversed(COMMANDS.items())}
 
@@ -117,6 +119,16 @@ def unknown(said: list[bytes]) -> RedisError:
 def unknown_to_miniqueue(said: list[bytes]) -> RedisError:
     """In miniqueue's."""
     return RedisError(f"unknown command '{_shown(said[0])}'")
+
+
+def storing(run: Run) -> Command | None:
+    """The command that this run is, again and again, where that stores something and the run has
+    as many words as it takes."""
+    word, *_ = names = run.columns[0]
+    known = _STORING.get(word) or _STORING.get(word.upper())
+    if known is None or names.count(word) < len(names):
+        return None
+    return known if known.least <= len(run.columns) - 1 <= known.most else None
 
 
 def takes(one: Command, arguments: list[bytes]) -> bool:

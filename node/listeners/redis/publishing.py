@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
 from goqueue.wire.batch import encode_columns
 from goqueue.wire.compression import Codec
@@ -20,14 +22,12 @@ from goqueue.wire.errors import (
     PayloadTooLarge,
     UnknownTopic,
 )
-from goqueue.wire.partitioner import partition_for
 from goqueue.wire.records import Headers
-from node.api.records import AppendResult
-from node.http.budget.memory import Kind
 from node.listeners.redis import words
 from node.listeners.redis.client import Client
 from node.listeners.redis.ids import EntryId
 from node.listeners.redis.replies import OK, Failure, RedisError, Reply, failure_of
+from node.listeners.redis.scan import Run
 from node.listeners.redis.words import Words
 
 TOGETHER_BYTES_MAX = 1 << 20
@@ -36,19 +36,70 @@ VALUE, KEY = b"value", b"key"
 """Fields of an entry that are a message's own; every other one is a header of it."""
 HEADER_FRAME_BYTES = 6
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
-class Entry:
-    """One message that is to be stored."""
+class Entries:
+    """Messages that are to be stored in one topic, by columns: one row each."""
 
     topic: str
-    value: bytes
-    size: int
-    """Bytes of its value, key and headers."""
-    key: bytes | None = None
-    headers: Headers = ()
-    is_stream: bool = False
-    makes_topic: bool = True
+    numbers: list[int] = field(default_factory=list[int])
+    """Which command said so."""
+    values: list[bytes] = field(default_factory=list[bytes])
+    keys: list[bytes | None] = field(default_factory=list["bytes | None"])
+    headers: list[Headers] = field(default_factory=list[Headers])
+    sizes: list[int] = field(default_factory=list[int])
+    """Bytes of value, key and headers."""
+    first_maker: int | None = None
+    """The first row that makes the topic where there is none."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def add(
+        self, number: int, value: bytes, key: bytes | None, headers: Headers, size: int
+    ) -> None:
+        self.numbers.append(number)
+        self.values.append(value)
+        self.keys.append(key)
+        self.headers.append(headers)
+        self.sizes.append(size)
+
+    def add_values(self, numbers: Sequence[int], values: list[bytes]) -> None:
+        """Rows of nothing but a value, each of which makes its topic."""
+        self.makes_topic()
+        self.numbers += numbers
+        self.values += values
+        self.keys += [None] * len(values)
+        self.headers += [()] * len(values)
+        self.sizes += map(len, values)
+
+    def makes_topic(self) -> None:
+        """The next row does."""
+        if self.first_maker is None:
+            self.first_maker = len(self)
+
+    def rows(self, rows: Sequence[int]) -> Entries:
+        """These alone."""
+        if len(rows) == len(self):
+            return self
+        return Entries(
+            self.topic,
+            _picked(self.numbers, rows),
+            _picked(self.values, rows),
+            _picked(self.keys, rows),
+            _picked(self.headers, rows),
+            _picked(self.sizes, rows),
+        )
+
+
+def _picked(column: list[T], rows: Sequence[int]) -> list[T]:
+    return [column[row] for row in rows]
+
+
+Topics = dict[str, Entries]
+"""What goes to each topic."""
 
 
 class NotAStream(BadRequest):
@@ -64,10 +115,8 @@ class NotAStream(BadRequest):
         )
 
 
-def read_xadd(arguments: list[bytes]) -> list[Entry]:
+def read_xadd(arguments: list[bytes], number: int, topics: Topics) -> None:
     """`key [NOMKSTREAM] [MAXLEN|MINID [=|~] n [LIMIT n]] * field value [field value ...]`."""
-    if len(arguments) > 1 and arguments[1] == b"*":
-        return [_stream_entry(words.topic(arguments[0]), arguments[2:], makes_topic=True)]
     given = Words(arguments)
     topic, makes_topic = words.topic(given.take()), True
     while True:
@@ -82,10 +131,7 @@ def read_xadd(arguments: list[bytes]) -> list[Entry]:
             break
     if given.take() != b"*":
         raise RedisError("ERR ids are given by the server, as the entry is stored: ask for *")
-    return [_stream_entry(topic, given.rest(), makes_topic)]
-
-
-def _stream_entry(topic: str, pairs: list[bytes], makes_topic: bool) -> Entry:
+    pairs = given.rest()
     if not pairs or len(pairs) % 2:
         raise RedisError("ERR wrong number of arguments for 'xadd' command")
     value: bytes | None = None
@@ -107,59 +153,83 @@ def _stream_entry(topic: str, pairs: list[bytes], makes_topic: bool) -> Entry:
         if not name:
             raise RedisError("ERR a field's name is empty")
         size += len(name) + HEADER_FRAME_BYTES
-    return Entry(topic, value or b"", size, key, tuple(headers), True, makes_topic)
+    entries = _of(topics, topic)
+    if makes_topic:
+        entries.makes_topic()
+    entries.add(number, value or b"", key, tuple(headers), size)
 
 
-def read_push(arguments: list[bytes]) -> list[Entry]:
-    """`key element [element ...]`."""
-    topic = words.topic(arguments[0])
-    return [Entry(topic, value, len(value)) for value in arguments[1:]]
+def read_push(arguments: list[bytes], number: int, topics: Topics) -> None:
+    """`key element [element ...]`; PUBLISH has one."""
+    topic, *values = arguments
+    _of(topics, words.topic(topic)).add_values([number] * len(values), values)
 
 
-def read_publish(arguments: list[bytes]) -> list[Entry]:
-    """`topic message`."""
-    topic, value = arguments
-    return [Entry(words.topic(topic), value, len(value))]
+def _of(topics: Topics, topic: str) -> Entries:
+    entries = topics.get(topic)
+    if entries is None:
+        entries = topics[topic] = Entries(topic)
+    return entries
 
 
-READERS = {"XADD": read_xadd, "LPUSH": read_push, "RPUSH": read_push, "PUBLISH": read_publish}
-
-Stored = EntryId | GoQueueError | None
-"""Where an entry stands; None where it was not wanted, as there is no such stream."""
+READERS = {"XADD": read_xadd, "LPUSH": read_push, "RPUSH": read_push, "PUBLISH": read_push}
+"""Each takes the arguments of a command and its number, and adds to what goes to its topic."""
 
 
-async def publish(client: Client, name: str, commands: Sequence[list[bytes]]) -> list[Reply]:
-    """The reply to each of these commands of one name; `commands` are their arguments."""
-    replies: list[Reply] = [None] * len(commands)
-    topics: dict[str, _Part] = {}
-    read = READERS[name]
-    for number, arguments in enumerate(commands):
-        try:
-            for entry in read(arguments):
-                part = topics.get(entry.topic)
-                if part is None:
-                    part = topics[entry.topic] = _Part()
-                part.numbers.append(number)
-                part.entries.append(entry)
-        except GoQueueError as error:
-            replies[number] = failure_of(error)
-            _told(client, name, error)
-    storing = [_store(client, name, topic, part.entries) for topic, part in topics.items()]
+def _read_alike(name: str, run: Run, number: int, topics: Topics) -> bool:
+    """Read `XADD topic * value x`, or `PUBLISH topic x`, of one topic again and again: most
+    pipelines are that. Whether it is one."""
+    columns, count = run.columns, len(run)
+    if name == "XADD":
+        if len(columns) != len(_PLAIN_XADD):
+            return False
+        for column, word in zip(columns, _PLAIN_XADD, strict=True):
+            if word is not None and column.count(word) < count:
+                return False
+    elif name != "PUBLISH":
+        return False
+    topic = columns[1][0]
+    if columns[1].count(topic) < count:
+        return False
+    numbers = range(number, number + count)
+    _of(topics, words.topic(topic)).add_values(numbers, columns[-1])
+    return True
+
+
+_PLAIN_XADD = (None, None, b"*", VALUE, None)
+
+
+async def publish(client: Client, name: str, runs: Sequence[Run]) -> list[Reply]:
+    """The reply to each of these commands of one name."""
+    replies: list[Reply] = [None] * sum(map(len, runs))
+    topics: Topics = {}
+    number = 0
+    for run in runs:
+        if not _read_alike(name, run, number, topics):
+            for at, said in enumerate(run.commands(), number):
+                try:
+                    READERS[name](said[1:], at, topics)
+                except GoQueueError as error:
+                    replies[at] = failure_of(error)
+                    _told(client, name, error)
+        number += len(run)
+    storing = [_store(client, name, entries) for entries in topics.values()]
     found = [await storing[0]] if len(storing) == 1 else await asyncio.gather(*storing)
-    for part, stored in zip(topics.values(), found, strict=True):
-        for number, end in zip(part.numbers, stored, strict=True):
-            before = replies[number]
-            if not isinstance(before, Failure):
-                replies[number] = _reply(name, end, before)
+    for entries, stored in zip(topics.values(), found, strict=True):
+        if entries.numbers == list(range(len(replies))):
+            return stored
+        for number, reply in zip(entries.numbers, stored, strict=True):
+            replies[number] = _of_one_command(replies[number], reply)
     return replies
 
 
-@dataclass(slots=True)
-class _Part:
-    """What goes to one topic, and the numbers of the commands that said so."""
-
-    numbers: list[int] = field(default_factory=list[int])
-    entries: list[Entry] = field(default_factory=list[Entry])
+def _of_one_command(first: Reply, second: Reply) -> Reply:
+    """LPUSH and RPUSH have a reply for each element; what was refused is told."""
+    if isinstance(first, Failure):
+        return first
+    if isinstance(first, int) and isinstance(second, int):
+        return max(first, second)
+    return second
 
 
 def _told(client: Client, name: str, error: GoQueueError) -> None:
@@ -171,103 +241,122 @@ def _told(client: Client, name: str, error: GoQueueError) -> None:
         return
 
 
-def _reply(name: str, end: Stored, before: Reply) -> Reply:
-    """LPUSH and RPUSH count the entries of one command, the others have one."""
-    if isinstance(end, GoQueueError):
-        return failure_of(end)
+def _replies(name: str, first: EntryId, count: int) -> list[Reply]:
+    """To so many that are stored one behind the other: an id, OK, or how many there are."""
     if name == "XADD":
-        return None if end is None else b"%d-%d" % end
+        time_ms, offset = first
+        return [b"%d-%d" % (time_ms, at) for at in range(offset, offset + count)]
     if name == "PUBLISH":
-        return OK
-    assert end is not None
-    return max(end.offset + 1, before if isinstance(before, int) else 0)
+        return [OK] * count
+    return list(range(first.offset + 1, first.offset + 1 + count))
 
 
-async def _store(client: Client, name: str, topic: str, entries: list[Entry]) -> list[Stored]:
-    """The end of each entry of one topic."""
+async def _store(client: Client, name: str, entries: Entries) -> list[Reply]:
+    """The reply to each entry of one topic; None where it was not wanted, as there is no such
+    stream."""
+    topic, count = entries.topic, len(entries)
     try:
-        with client.observed(name, "publish", topic, len(entries)) as seen:
+        with client.observed(name, "publish", topic, count) as seen:
             await client.admit("publish", topic)
-            partition = await _partition(client, entries[0], len(entries))
-            if partition is None:
-                return [None] * len(entries)
-            ends = await _append(client, topic, partition, entries)
-            seen.tell_span("publish", topic, len(entries))
-            return ends
+            skipped = await _skipped(client, entries)
+            wanted = entries.rows(range(skipped, count))
+            replies = await _append(client, name, wanted) if wanted else []
+            seen.tell_span("publish", topic, count)
+            return [*[None] * skipped, *replies] if skipped else replies
     except GoQueueError as error:
-        return [error] * len(entries)
+        return [failure_of(error)] * count
 
 
-async def _partition(client: Client, entry: Entry, count: int) -> int | None:
-    """Where they go; None where there is no such stream, and none is to be made."""
-    topics, topic = client.broker.topics, entry.topic
+async def _skipped(client: Client, entries: Entries) -> int:
+    """How many of the first ones are not to be stored, as there is no such topic before the first
+    one that makes it."""
+    topics, topic, first = client.broker.topics, entries.topic, entries.first_maker
     try:
-        partitions = topics.partition_count(topic)
+        topics.partition_count(topic)
     except UnknownTopic:
-        if not entry.makes_topic:
-            return None
+        if first is None:
+            return len(entries)
         await topics.ensure_topic(topic, 1)  # so that it is in order
-        partitions = topics.partition_count(topic)
-    if entry.is_stream:
-        if partitions != 1:
-            raise NotAStream(topic, partitions)
-        return 0
-    if entry.key is not None:
-        return partition_for(entry.key, partitions)
-    return client.broker.records.pick_partition(topic, count)
+        return first
+    return 0
 
 
-async def _append(client: Client, topic: str, partition: int, entries: list[Entry]) -> list[Stored]:
+def _partition(client: Client, name: str, topic: str, count: int) -> int:
+    """Where they go. Raises NotAStream."""
+    if name != "XADD":
+        return client.broker.records.pick_partition(topic, count)
+    partitions = client.broker.topics.partition_count(topic)
+    if partitions != 1:
+        raise NotAStream(topic, partitions)
+    return 0
+
+
+async def _append(client: Client, name: str, entries: Entries) -> list[Reply]:
     """Those that may be stored, in one batch."""
-    topics = client.broker.topics
-    bytes_max, compacted = topics.max_message_bytes(topic), topics.is_compacted(topic)
-    ends: list[Stored] = [None] * len(entries)
-    rows: list[int] = []
-    for row, entry in enumerate(entries):
-        size = entry.size
-        if size > bytes_max:
-            ends[row] = PayloadTooLarge(
-                f"a message of {size} bytes: topic {topic} takes {bytes_max}", limit=bytes_max
-            )
-        elif compacted and entry.key is None:
-            ends[row] = KeyRequired("the topic is compacted: its messages have keys, a field `key`")
-        else:
-            rows.append(row)
-    if not rows:
-        return ends
-    fitting = [entries[row] for row in rows]
-    size = sum(entry.size for entry in fitting)
+    topic, refused = entries.topic, _refused(client, entries)
+    fitting = entries
+    if refused:
+        fitting = entries.rows([row for row in range(len(entries)) if row not in refused])
+    stored: list[Reply] = []
+    if fitting:
+        partition = _partition(client, name, topic, len(fitting))
 
-    async def append(parts: Sequence[list[Entry]]) -> list[EntryId | GoQueueError]:
-        return await _append_parts(client, topic, partition, parts)
+        async def append(parts: Sequence[Entries]) -> list[EntryId | GoQueueError]:
+            return await _append_parts(client, partition, parts)
 
-    line = (topic, partition, client.caller.owner.holder)
-    turn = client.requests.parts.turn
-    first = await turn.join(line, fitting, append, items=len(fitting), size_bytes=size)
-    for number, row in enumerate(rows):
+        first = await client.requests.parts.turn.join(
+            (client.requests.protocol, topic, partition, client.caller.owner.holder),
+            fitting,
+            append,
+            items=len(fitting),
+            size_bytes=sum(fitting.sizes),
+        )
         if isinstance(first, GoQueueError):
-            ends[row] = first
+            stored = [failure_of(first)] * len(fitting)
         else:
-            ends[row] = EntryId(first.time_ms, first.offset + number)
-    return ends
+            stored = _replies(name, first, len(fitting))
+    if not refused:
+        return stored
+    left = iter(stored)
+    return [
+        failure_of(refused[row]) if row in refused else next(left) for row in range(len(entries))
+    ]
+
+
+def _refused(client: Client, entries: Entries) -> dict[int, GoQueueError]:
+    """What is in the way of some rows."""
+    topics, topic = client.broker.topics, entries.topic
+    refused: dict[int, GoQueueError] = {}
+    if topics.is_compacted(topic):
+        text = "the topic is compacted: its messages have keys, a field `key`"
+        refused |= {row: KeyRequired(text) for row, key in enumerate(entries.keys) if key is None}
+    limit = topics.max_message_bytes(topic)
+    if max(entries.sizes) > limit:
+        for row, size in enumerate(entries.sizes):
+            if size > limit:
+                refused[row] = PayloadTooLarge(
+                    f"a message of {size} bytes: topic {topic} takes {limit}", limit=limit
+                )
+    return refused
 
 
 async def _append_parts(
-    client: Client, topic: str, partition: int, parts: Sequence[list[Entry]]
+    client: Client, partition: int, parts: Sequence[Entries]
 ) -> list[EntryId | GoQueueError]:
     """Where the first entry of each part stands: in one batch, unless one of them can't be in any:
     then each has its own."""
+    topic = parts[0].topic
     codec = Codec.named(client.broker.topics.compression(topic))
     try:
-        batch = _encoded([entry for part in parts for entry in part], codec)
+        batch = _encoded(parts, codec)
     except GoQueueError as error:
         if len(parts) == 1:
             return [error]
         found: list[EntryId | GoQueueError] = []
         for part in parts:
-            found += await _append_parts(client, topic, partition, [part])
+            found += await _append_parts(client, partition, [part])
         return found
-    stored = await _append_batch(client, topic, partition, batch)
+    stored = await client.requests.append(client.caller, topic, partition, batch)
     places, at = list[EntryId | GoQueueError](), int(stored.base_offset)
     for part in parts:
         places.append(EntryId(stored.time_ms, at))
@@ -275,25 +364,12 @@ async def _append_parts(
     return places
 
 
-def _encoded(entries: list[Entry], codec: Codec) -> bytes:
+def _encoded(parts: Sequence[Entries], codec: Codec) -> bytes:
     """Raises PayloadTooLarge, BatchError."""
-    keys, headers = [one.key for one in entries], [one.headers for one in entries]
     return encode_columns(
-        [one.value for one in entries],
-        keys if any(key is not None for key in keys) else None,
+        list(chain.from_iterable(part.values for part in parts)),
+        list(chain.from_iterable(part.keys for part in parts)),
         timestamps_ms=time.time_ns() // 1_000_000,
-        headers=headers if any(headers) else None,
+        headers=list(chain.from_iterable(part.headers for part in parts)),
         codec=codec,
     )
-
-
-async def _append_batch(client: Client, topic: str, partition: int, batch: bytes) -> AppendResult:
-    requests = client.requests
-    with await requests.room(client.caller, Kind.APPENDS, len(batch)):
-        return await client.broker.records.append(
-            topic,
-            partition,
-            batch,
-            deadline_s=requests.parts.limits.append_deadline_s,
-            validated=True,
-        )

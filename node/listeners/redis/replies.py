@@ -6,6 +6,7 @@ A reply is a Python value: an int, bytes or a text (a bulk string), None (nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -99,6 +100,15 @@ def encode(reply: Reply, out: bytearray, *, resp3: bool) -> None:
         out += b"-%b\r\n" % _line(reply.text)
     else:
         out += b"_\r\n" if resp3 else b"*-1\r\n"
+
+
+def encode_all(replies: Iterable[Reply], out: bytearray, *, resp3: bool) -> None:
+    """Append the replies to `out`, one behind the other: mostly ids."""
+    for reply in replies:
+        if type(reply) is bytes:
+            out += b"$%d\r\n%b\r\n" % (len(reply), reply)
+        else:
+            encode(reply, out, resp3=resp3)
 
 
 def encoded(reply: Reply, *, resp3: bool = False) -> bytes:

@@ -6,6 +6,8 @@ known. A command is an array of bulk strings, or a line of words (inline).
 
 Most commands are of short words without an end of line in them. Those are the lines between such
 ends, which `bytes.split` finds faster than anything else; each is held against its declared length.
+A pipeline is mostly one command again and again, so it is given as runs of commands of as many
+words, by columns: what holds for a whole column is found out once.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ COMMANDS_AT_ONCE = 1024
 """Of those that arrived together: the others are parsed once these are answered."""
 
 LINES_BYTES_MAX = 1 << 16
+"""Of what is taken as lines at once."""
 _COUNTS = {b"*%d" % count: count for count in range(1, 65)}
 _HEADS = [b"$%d" % length for length in range(2049)]
-"""Of commands and of words that are taken as lines, and how many bytes of them at once."""
+"""Of commands and of words that are taken as lines."""
+_RUN_MAX = 128
+"""Commands in one run, so that finding its end costs little however short the runs are."""
 
 _COUNT = re.compile(rb"\*(-?[1-9]\d{0,9}|0)\r\n")
 _LENGTH = re.compile(rb"\$(-?[1-9]\d{0,9}|0)\r\n")
@@ -37,6 +42,24 @@ _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 class ProtocolError(Exception):
     """What was sent is no command, and where the next one would begin is not known."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Commands of as many words each, one behind the other: their first words, their second words
+    and so on. There is one command at least, and one word."""
+
+    columns: list[list[bytes]]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @classmethod
+    def of(cls, command: list[bytes]) -> Run:
+        return cls([[word] for word in command])
+
+    def commands(self) -> list[list[bytes]]:
+        return list(map(list, zip(*self.columns, strict=True)))
 
 
 @dataclass(slots=True)
@@ -70,15 +93,15 @@ class Scanner:
     def feed(self, data: bytes) -> None:
         self._data += data
 
-    def commands(self) -> list[list[bytes]]:
-        """Those that are here as a whole, at most `COMMANDS_AT_ONCE`; each has one word at least.
-        Raises ProtocolError once what is before it was taken."""
-        found: list[list[bytes]] = []
-        begin = 0
+    def runs(self) -> list[Run]:
+        """The commands that are here as a whole, at most `COMMANDS_AT_ONCE`. Raises ProtocolError
+        once what is before it was taken."""
+        found: list[Run] = []
+        begin, left = 0, COMMANDS_AT_ONCE
         if not self._partial.is_begun and self.bytes_max >= LINES_BYTES_MAX:
-            begin = self._short(found)
+            begin, left = self._short(found)
         try:
-            while begin < len(self._data) and len(found) < COMMANDS_AT_ONCE:
+            while begin < len(self._data) and left:
                 end = self._end_of(begin)
                 if end is None:
                     break
@@ -86,7 +109,8 @@ class Scanner:
                 begin = end
                 self._partial = _Partial()
                 if words:
-                    found.append(words)
+                    found.append(Run.of(words))
+                    left -= 1
         except ProtocolError:
             if not found:
                 raise
@@ -96,31 +120,23 @@ class Scanner:
                 self._partial.at -= begin
         return found
 
-    def _short(self, found: list[list[bytes]]) -> int:
-        """Take what is at the beginning where it is commands of short words and nothing else, but
-        for the last one's beginning; how many bytes that were."""
-        lines = bytes(memoryview(self._data)[:LINES_BYTES_MAX]).split(b"\r\n")
+    def _short(self, found: list[Run]) -> tuple[int, int]:
+        """Take what is at the beginning as long as it is commands of short words. How many bytes
+        that were, and how many more commands may be taken at once."""
+        size = min(len(self._data), LINES_BYTES_MAX)
+        lines = bytes(memoryview(self._data)[:size]).split(b"\r\n")
         whole = len(lines) - 1  # behind the last end of a line nothing is
-        heads, words = list[bytes](), list[bytes]()
-        commands = list[list[bytes]]()
-        at = 0
-        while at < whole and len(commands) < COMMANDS_AT_ONCE:
-            end = at + 1 + 2 * _COUNTS.get(lines[at], whole)
-            if end > whole:
+        at, left = 0, COMMANDS_AT_ONCE
+        while at < whole and left:
+            run = _run_of(lines, at, whole, left)
+            if run is None:
                 break
-            command = lines[at + 2 : end : 2]
-            heads += lines[at + 1 : end : 2]
-            words += command
-            commands.append(command)
-            at = end
-        try:
-            declared = list(map(_HEADS.__getitem__, map(len, words)))
-        except IndexError:
-            return 0
-        if heads != declared:
-            return 0
-        found += commands
-        return sum(map(len, lines[:at])) + 2 * at
+            found.append(run)
+            at += len(run) * (1 + 2 * len(run.columns))
+            left -= len(run)
+        if at == whole:
+            return size - len(lines[-1]), left
+        return sum(map(len, lines[:at])) + 2 * at, left
 
     def _end_of(self, begin: int) -> int | None:
         """Where the command that begins there ends; None where it is not here as a whole."""
@@ -187,6 +203,30 @@ class Scanner:
         self._reader.feed(whole)
         found = self._reader.gets()
         return found if isinstance(found, list) else []
+
+
+def _run_of(lines: list[bytes], at: int, whole: int, most: int) -> Run | None:
+    """The commands of as many words that begin with this line; None where it is not a whole one of
+    short words. Of `lines`, the first `whole` are whole."""
+    head = lines[at]
+    stride = 1 + 2 * _COUNTS.get(head, whole)
+    count = min((whole - at) // stride, most, _RUN_MAX)
+    if not count:
+        return None
+    heads = lines[at : at + count * stride : stride]
+    if heads.count(head) < count:
+        count = next(number for number, other in enumerate(heads) if other != head)
+    end = at + count * stride
+    columns: list[list[bytes]] = []
+    try:
+        for first in range(at + 2, at + stride, 2):
+            column = lines[first:end:stride]
+            if lines[first - 1 : end : stride] != [_HEADS[size] for size in map(len, column)]:
+                return None
+            columns.append(column)
+    except IndexError:
+        return None
+    return Run(columns)
 
 
 def _inline_words(line: bytes) -> list[bytes]:

@@ -9,10 +9,16 @@ from goqueue.wire.errors import GoQueueError, OverBudget
 from node.http.budget.memory import Kind
 from node.listeners.redis.client import Client
 from node.listeners.redis.command import Command
-from node.listeners.redis.commands import command_of, takes, unknown_to_miniqueue, wrong_number
-from node.listeners.redis.publishing import READERS, TOGETHER_BYTES_MAX, publish
-from node.listeners.redis.replies import Failure, Reply, encode, failure_of
-from node.listeners.redis.scan import ProtocolError, Scanner
+from node.listeners.redis.commands import (
+    command_of,
+    storing,
+    takes,
+    unknown_to_miniqueue,
+    wrong_number,
+)
+from node.listeners.redis.publishing import TOGETHER_BYTES_MAX, publish
+from node.listeners.redis.replies import Failure, Reply, encode, encode_all, failure_of
+from node.listeners.redis.scan import ProtocolError, Run, Scanner
 
 REPLY_BYTES_MAX = 1 << 16
 """Replies are written once they are so many bytes, and at the end of what arrived together."""
@@ -27,8 +33,8 @@ class Session:
         self._scanner = Scanner(limits.body_bytes_max)
         self._held = client.requests.hold(client.caller, Kind.BODIES)
         self._out = bytearray()
-        self._together: list[list[bytes]] = []
-        """Arguments of commands of one name that are stored together."""
+        self._together: list[Run] = []
+        """Commands of one name that are stored together."""
         self._together_name, self._together_bytes = "", 0
 
     async def run(self) -> None:
@@ -39,7 +45,7 @@ class Session:
             while not client.is_leaving and (data := await client.wire.read()):
                 self._held.grow(len(data))
                 self._scanner.feed(data)
-                while not client.is_leaving and (found := self._scanner.commands()):
+                while not client.is_leaving and (found := self._scanner.runs()):
                     client.wire.partial_since_s = 0.0
                     await self._answer(found)
                 self._note_partial()
@@ -64,33 +70,48 @@ class Session:
         elif not client.wire.partial_since_s:
             client.wire.partial_since_s = client.loop_s
 
-    async def _answer(self, found: list[list[bytes]]) -> None:
-        client = self._client
-        for said in found:
-            if client.is_leaving:
-                break
-            if client.subscription is not None:
-                async for reply in client.subscription.heard(said):
-                    self._put(reply)
-                    await self._flush()
-                continue
-            try:
-                command, arguments = command_of(said)
-                if command.name in READERS and takes(command, arguments):
-                    size = sum(map(len, arguments))
-                    if not self._fits(command.name, size):
-                        await self._store()
-                    self._together_name = command.name
-                    self._together_bytes += size
-                    self._together.append(arguments)
-                    continue
-                await self._store()
-                await self._one(command, arguments)
-            except GoQueueError as error:
-                await self._store()
-                self._refused(said, error)
+    async def _answer(self, found: list[Run]) -> None:
+        for run in found:
+            if not await self._gathered(run):
+                for said in run.commands():
+                    await self._said(said)
         await self._store()
         await self._flush()
+
+    async def _said(self, said: list[bytes]) -> None:
+        client = self._client
+        if client.is_leaving:
+            return
+        if client.subscription is not None:
+            async for reply in client.subscription.heard(said):
+                self._put(reply)
+                await self._flush()
+            return
+        try:
+            if not await self._gathered(Run.of(said)):
+                command, arguments = command_of(said)
+                await self._store()
+                await self._one(command, arguments)
+        except GoQueueError as error:
+            await self._store()
+            self._refused(said, error)
+
+    async def _gathered(self, run: Run) -> bool:
+        """Whether it is a command that stores something, again and again: it is stored together
+        with those of its name before it."""
+        client = self._client
+        if client.is_leaving or client.subscription is not None:
+            return False
+        command = storing(run)
+        if command is None:
+            return False
+        size = sum(sum(map(len, column)) for column in run.columns)
+        if not self._fits(command.name, size):
+            await self._store()
+        self._together_name = command.name
+        self._together_bytes += size
+        self._together.append(run)
+        return True
 
     async def _one(self, command: Command, arguments: list[bytes]) -> None:
         if not takes(command, arguments):
@@ -126,10 +147,10 @@ class Session:
         """What was gathered."""
         if not self._together:
             return
-        commands, self._together = self._together, []
+        runs, self._together = self._together, []
         self._together_bytes = 0
-        for reply in await publish(self._client, self._together_name, commands):
-            self._put(reply)
+        replies = await publish(self._client, self._together_name, runs)
+        encode_all(replies, self._out, resp3=self._client.resp3)
         if len(self._out) > REPLY_BYTES_MAX:
             await self._flush()
 

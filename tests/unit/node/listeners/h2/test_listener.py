@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 from h2.errors import ErrorCodes
 
+from goqueue.wire.batch import RecordBatch
 from goqueue.wire.errors import Unauthenticated
+from goqueue.wire.types import Offset
 from node.api.auth.access import Access
 from node.api.auth.key_verifier import Origin
 from node.api.auth.principal import Principal, Role
+from node.api.records import AppendResult
 from node.broker.node import NodeBroker
 from node.http.auth.admission import Admission
 from node.http.budget.limits import HttpLimits
@@ -30,7 +33,7 @@ from node.listeners.parts import ListenerParts, Tls
 from node.security.certificates import h2_context
 from tests.certificates import LOOPBACK, Authority
 from tests.one_node import Clock, TimedLoop, eventually
-from tests.unit.node.listeners.h2.talk import Talker, h2_node, port_of, talking
+from tests.unit.node.listeners.h2.talk import Answer, Talker, h2_node, port_of, talking
 from tests.unit.node.listeners.h2.test_transcripts import speaks_http2
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -425,3 +428,35 @@ async def test_the_ids_of_messages_do_not_fill_the_table_of_headers() -> None:
 
     assert [one.fields["x-message-id"] for one in answers] == [f"foo:0:{n}" for n in range(5)]
     assert sorted(table.dynamic_entries) == [(b":status", b"201"), (b"server", b"goqueue")]
+
+
+async def test_what_is_published_in_one_turn_is_stored_together_and_answered_one_by_one() -> None:
+    values = [b"%d" % number for number in range(8)]
+    async with h2_node() as node, talking(port_of(node)) as talker:
+        await talker.publish("foo", b"first")
+        append, counts = node.broker.records.append, list[int]()
+
+        async def counted(topic: str, partition: int, batch: bytes, **more: Any) -> AppendResult:
+            counts.append(RecordBatch.parse(batch).count)
+            return await append(topic, partition, batch, **more)
+
+        node.broker.records.append = counted  # type: ignore[method-assign, assignment]
+        answers = list[Answer]()
+        for value in values:  # nothing is flushed before all is said
+            stream = talker.h2.get_next_available_stream_id()
+            named = [(":method", "POST"), (":path", "/publish/foo"), (":scheme", "http")]
+            talker.h2.send_headers(stream, [*named, (":authority", "x")])
+            talker.h2.send_data(stream, value, end_stream=True)
+            answers.append(talker.answers.setdefault(stream, Answer(stream)))
+        talker.flush()
+        for answer in answers:
+            await talker.ended(answer)
+
+        assert sum(counts) == len(values) > len(counts)
+        told = [answer.fields["x-message-id"] for answer in answers]
+        assert told == [f"foo:0:{1 + number}" for number in range(len(values))]
+        found = await node.broker.records.read(
+            "foo", 0, Offset(1), max_records=100, max_bytes=1 << 20, wait_s=0
+        )
+        stored = [value for one in found.batches for value in RecordBatch.parse(one.batch).values()]
+        assert stored == values

@@ -19,12 +19,16 @@ from tests.unit.node.listeners.redis.resp import command
 BYTES_MAX = 1 << 16
 
 
+def commands(scanner: Scanner) -> list[list[bytes]]:
+    return [said for run in scanner.runs() for said in run.commands()]
+
+
 def taken(*pieces: bytes, bytes_max: int = BYTES_MAX) -> list[list[bytes]]:
     """All commands of what arrives in these pieces."""
     scanner, found = Scanner(bytes_max), list[list[bytes]]()
     for piece in pieces:
         scanner.feed(piece)
-        while some := scanner.commands():
+        while some := commands(scanner):
             found += some
     return found
 
@@ -42,16 +46,28 @@ def test_what_is_not_whole_is_kept_and_nothing_else() -> None:
     scanner = Scanner(BYTES_MAX)
     scanner.feed(command("PING") + command("ECHO", "hello")[:-4])
 
-    assert scanner.commands() == [[b"PING"]]
-    assert scanner.commands() == []
+    assert commands(scanner) == [[b"PING"]]
+    assert commands(scanner) == []
     assert scanner.size == len(command("ECHO", "hello")) - 4
+
+
+def test_commands_of_as_many_words_come_as_one_run() -> None:
+    scanner = Scanner(BYTES_MAX)
+    for words in (["SET", "a", "1"], ["SET", "b", "2"], ["PING"], ["GET", "a"], ["DEL", "b"]):
+        scanner.feed(command(*words))
+
+    assert [run.columns for run in scanner.runs()] == [
+        [[b"SET", b"SET"], [b"a", b"b"], [b"1", b"2"]],
+        [[b"PING"]],
+        [[b"GET", b"DEL"], [b"a", b"b"]],
+    ]
 
 
 def test_a_pipeline_comes_in_parts() -> None:
     scanner = Scanner(BYTES_MAX)
     scanner.feed(command("PING") * (COMMANDS_AT_ONCE + 5))
 
-    assert [len(scanner.commands()) for _ in range(3)] == [COMMANDS_AT_ONCE, 5, 0]
+    assert [len(commands(scanner)) for _ in range(3)] == [COMMANDS_AT_ONCE, 5, 0]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +101,9 @@ def test_commands_before_what_is_none_are_taken_first() -> None:
     scanner = Scanner(BYTES_MAX)
     scanner.feed(command("PING") + b"*x\r\n")
 
-    assert scanner.commands() == [[b"PING"]]
+    assert commands(scanner) == [[b"PING"]]
     with pytest.raises(ProtocolError):
-        scanner.commands()
+        commands(scanner)
 
 
 def test_a_count_or_length_reserves_nothing() -> None:
@@ -103,7 +119,7 @@ def test_a_count_or_length_reserves_nothing() -> None:
             scanner = Scanner(BYTES_MAX)
             scanner.feed(declared)
             try:
-                assert scanner.commands() == []
+                assert commands(scanner) == []
             except ProtocolError:
                 continue
         _, peak = tracemalloc.get_traced_memory()
@@ -121,7 +137,7 @@ def test_a_command_that_arrives_byte_by_byte_is_looked_at_once() -> None:
     for at in range(0, len(data), 50):
         scanner.feed(data[at : at + 50])
         before = scanner._partial.at
-        found = scanner.commands()
+        found = commands(scanner)
         assert found or scanner._partial.at >= before
     assert found == [words]
 
@@ -148,7 +164,7 @@ def test_any_bytes_are_commands_or_refused() -> None:
         for _ in range(rng.randrange(1, 4)):
             scanner.feed(b"".join(rng.choices(signs, k=rng.randrange(1, 30))))
             try:
-                while scanner.commands():
+                while commands(scanner):
                     pass
             except ProtocolError:
                 break
@@ -160,7 +176,7 @@ def ended(*pieces: bytes) -> tuple[list[list[bytes]], str]:
     try:
         for piece in pieces:
             scanner.feed(piece)
-            while some := scanner.commands():
+            while some := commands(scanner):
                 found += some
     except ProtocolError as error:
         return found, str(error)

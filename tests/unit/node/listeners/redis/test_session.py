@@ -120,6 +120,48 @@ async def test_a_pipeline_is_stored_in_order_in_few_batches_and_answered_one_by_
         assert sum(work.count for work in told.works if work.operation == "publish") == 19
 
 
+async def test_commands_of_one_pipeline_that_are_not_alike_are_stored_as_each_says(
+    node: NodeAssembly,
+) -> None:
+    """Those that are alike are read by columns, the others one by one."""
+    said = [
+        command("XADD", "s", "NOMKSTREAM", "*", "value", "nobody asked for the stream"),
+        command("XADD", "s", "*", "value", "1"),
+        command("xadd", "s", "*", "value", "2"),
+        command("XADD", "s", "*", "colour", "blue"),
+        command("XADD", "t", "*", "value", "3"),
+        command("XADD", "s", "*", "value", "4", "key", "k"),
+        command("XADD", "s", "NOMKSTREAM", "*", "value", "5"),
+        command("XADD", "s", "*", "value", "6", "value", "7"),
+        command("XADD", "bad name", "*", "value", "8"),
+        command("XADD", "s", "*", "value", "9"),
+        command("XADD", "s", "*", "value", "10"),
+    ]
+    async with listening(node) as listener:
+        client = await Talker.to(listener.port)
+        client.writer.write(b"".join(said))
+
+        replies = [await client.hear() for _ in said]
+
+        assert replies[0] is None
+        assert [n for n, reply in enumerate(replies) if isinstance(reply, Error)] == [7, 8]
+        assert await client.ask("XRANGE", "t", "-", "+") == [[replies[4], [b"value", b"3"]]]
+        fields = {
+            1: [b"value", b"1"],
+            2: [b"value", b"2"],
+            3: [b"colour", b"blue"],
+            5: [b"value", b"4", b"key", b"k"],
+            6: [b"value", b"5"],
+            9: [b"value", b"9"],
+            10: [b"value", b"10"],
+        }
+        stored = await client.ask("XRANGE", "s", "-", "+")
+        assert {bytes(id): sorted(zip(f[::2], f[1::2], strict=True)) for id, f in stored} == {
+            replies[n]: sorted(zip(f[::2], f[1::2], strict=True)) for n, f in fields.items()
+        }
+        assert [int(id.partition(b"-")[2]) for id, _ in stored] == list(range(7))
+
+
 async def test_a_value_is_any_bytes_up_to_the_topics_bound(node: NodeAssembly) -> None:
     await node.broker.topics.create_topic("s", {"partitions": 1, "max_message_bytes": 2000})
     async with listening(node) as listener:

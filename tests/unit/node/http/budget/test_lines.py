@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from goqueue.wire.errors import OverBudget
 from node.http.budget import lines as lines_module
+from node.http.budget.limits import HttpLimits
 from node.http.budget.lines import Lines
 from node.http.budget.memory import MIB, Bounds, Budget, Kind, Owner
 from node.http.messages.rows import rows_bytes
 
 MESSAGES = [{"value": "x" * 80, "key": str(number)} for number in range(3000)]
+
+
+@pytest.fixture
+def limits(limits: HttpLimits) -> HttpLimits:
+    """Nobody is refused for what this machine does beside."""
+    return replace(limits, room_wait_s=3600.0)
 
 
 @pytest.fixture

@@ -162,13 +162,17 @@ class NodeTopics:
 
 
 async def until_led(cluster: ClusterHost, replicas: Replicas, name: str) -> None:
-    """Wait until every partition of a topic has a leader known here, for a while."""
+    """Wait until every partition of a topic has had a leader known here, for a while. Those that
+    have are not looked at again: of thousands, that would take the time that elections need."""
     loop = asyncio.get_running_loop()
-    end, was_there = loop.time() + LED_DEADLINE_S, False
+    end, was_there, unled = loop.time() + LED_DEADLINE_S, False, 0
     while loop.time() < end:
         topic = cluster.state.topics.get(name)
-        if topic is not None and replicas.all_led(topic):
-            return
+        if topic is not None:
+            found = replicas.first_unled(topic, unled)
+            if found is None:
+                return
+            unled = found
         if topic is None and was_there:
             return  # somebody has deleted it
         was_there = topic is not None

@@ -139,24 +139,19 @@ class ReplicasOf(Generic[Host]):
             for looks in self._looks:
                 looks.again(host)
 
-    def all_led(self, topic: Topic) -> bool:
-        """Whether every partition of the topic that has a replica here has a known leader, which
-        is ready if it is this node."""
-        hosts = [
-            host
-            for number in range(len(topic.partitions))
-            if (host := self._hosts.get(PartitionId(topic.id, number))) is not None
-            and self._me in host.raft_group.membership.voters
-        ]
-        return all(
-            host.raft_group.leader is not None
-            and (host.raft_group.leader != self._me.node or host.is_leader)
-            for host in hosts
-        ) and all(
-            PartitionId(topic.id, number) in self._hosts
-            for number, placement in enumerate(topic.partitions)
-            if placement.may_found(self._me)
-        )
+    def first_unled(self, topic: Topic, begin: int = 0) -> int | None:
+        """The first partition of the topic, from `begin` on, that has a replica here and no known
+        leader, or whose leader is this node and is not ready."""
+        for number in range(begin, len(topic.partitions)):
+            host = self._hosts.get(PartitionId(topic.id, number))
+            if host is None:
+                if topic.partitions[number].may_found(self._me):
+                    return number
+            elif self._me in host.raft_group.membership.voters:
+                leader = host.raft_group.leader
+                if leader is None or (leader == self._me.node and not host.is_leader):
+                    return number
+        return None
 
     @property
     def are_replaying(self) -> bool:

@@ -38,10 +38,9 @@ DIRTY = "goqueue_storage_compaction_dirty_ratio"
 class Group:
     """A replica that runs; it does nothing."""
 
-    leader = None
-
     def __init__(self, id: PartitionId) -> None:
         self.id = id
+        self.leader: NodeId | None = None
         self.failed: Exception | None = None
         self.applied_index = 0
         self.rests = self.is_ready_leader = False
@@ -132,6 +131,32 @@ async def test_what_is_led_here_follows_roused_replicas_at_the_cost_of_these() -
     node.replicas.roused(first.id)
     group.is_ready_leader = False
     assert node.replicas.led() == []
+
+
+async def test_the_first_partition_without_a_leader_is_found_from_where_one_looks() -> None:
+    node = Node()
+    topic, replicas = node.state.topics["t"], node.replicas
+    assert replicas.first_unled(topic) == 0  # none has been started
+
+    await replicas.reconcile(node.state)
+    groups = [
+        cast(Group, cast(Any, replicas.find(node.partition_id(n))).raft_group) for n in range(3)
+    ]
+    for group in groups:
+        group.membership.voters = [Voter(ME, Incarnation(7))]
+    groups[0].leader = groups[2].leader = NodeId("n2")
+    assert replicas.first_unled(topic) == 1
+    assert replicas.first_unled(topic, 2) is None
+
+    groups[1].leader = ME  # and does not serve yet
+    assert replicas.first_unled(topic) == 1
+    groups[1].is_ready_leader = True
+    assert replicas.first_unled(topic) is None
+
+    groups[0].leader = None
+    assert replicas.first_unled(topic) == 0
+    groups[0].membership.voters = [Voter(NodeId("n2"), Incarnation(8))]  # it only learns here
+    assert replicas.first_unled(topic) is None
 
 
 async def test_a_replica_that_cannot_be_started_keeps_no_other_from_starting() -> None:

@@ -172,8 +172,7 @@ async def until_led(cluster: ClusterHost, replicas: Replicas, name: str) -> None
             found = replicas.first_unled(topic, unled)
             if found is None:
                 return
-            unled = found
-        if topic is None and was_there:
+            unled, was_there = found, True
+        elif was_there:
             return  # somebody has deleted it
-        was_there = topic is not None
         await asyncio.sleep(LED_POLL_S)

@@ -118,16 +118,20 @@ class Requests:
         )
 
     async def append(
-        self, caller: Caller, topic: str, partition: int, batch: bytes
+        self,
+        caller: Caller,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        deadline_s: float | None = None,
     ) -> AppendResult:
-        """Store a batch that this node has encoded. Raises what `room` and `Records.append` do."""
+        """Store a batch that this node has encoded, within `limits.append_deadline_s` unless told
+        otherwise. Raises what `room` and `Records.append` do."""
+        if deadline_s is None:
+            deadline_s = self.parts.limits.append_deadline_s
         with await self.room(caller, Kind.APPENDS, len(batch)):
             return await caller.broker.records.append(
-                topic,
-                partition,
-                batch,
-                deadline_s=self.parts.limits.append_deadline_s,
-                validated=True,
+                topic, partition, batch, deadline_s=deadline_s, validated=True
             )
 
     def next_id(self) -> str:

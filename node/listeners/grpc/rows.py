@@ -21,7 +21,6 @@ from goqueue.wire.partitioner import partition_for
 from node.api.broker import Broker
 from node.api.records import AppendResult
 from node.api.spans import TRACEPARENT, Carried
-from node.http.budget.memory import Kind
 from node.http.budget.slices import in_thread
 from node.http.messages.trace_context import as_headers
 from node.http.text.errors import BadMessage
@@ -131,10 +130,7 @@ async def append(rpc: Rpc, topic: str, partition: int, rows: Sequence[Row]) -> A
     is_long = codec is not Codec.NONE and size > COMPRESSED_APART_BYTES
     batch = await in_thread(encode) if is_long else encode()
     deadline_s = rpc.deadline_s(rpc.desk.parts.limits.append_deadline_s)
-    with await rpc.room(Kind.APPENDS, len(batch)):
-        return await rpc.broker.records.append(
-            topic, partition, batch, deadline_s=deadline_s, validated=True
-        )
+    return await rpc.desk.requests.append(rpc.caller, topic, partition, batch, deadline_s)
 
 
 def now_ms() -> int:

@@ -87,8 +87,7 @@ def encode(reply: Reply, out: bytearray, *, resp3: bool) -> None:
         out += b"_\r\n" if resp3 else b"$-1\r\n"
     elif isinstance(reply, list):
         out += b"*%d\r\n" % len(reply)
-        for one in reply:
-            encode(one, out, resp3=resp3)
+        encode_all(reply, out, resp3=resp3)
     elif isinstance(reply, dict):
         out += b"%%%d\r\n" % len(reply) if resp3 else b"*%d\r\n" % (2 * len(reply))
         for name, one in reply.items():

@@ -34,6 +34,8 @@ class Player:
     def __init__(self, node: Served) -> None:
         self._node = node
         self._streams: dict[str, Any] = {}
+        self._passed = dict[str, list[Any]]()
+        """What a stream told before what was waited for."""
         self._receipts: dict[str, str] = {}
         """By the value of the message."""
 
@@ -90,7 +92,7 @@ class Player:
         async with asyncio.timeout(HEARD_S):
             while True:
                 try:
-                    told = await self._streams[name].read()
+                    told = await self._next(name)
                 except grpc.aio.AioRpcError as error:
                     return [_refused(error)]
                 if told is grpc.aio.EOF:
@@ -101,11 +103,15 @@ class Player:
                     return self._heard(told, kind)
 
     async def of_has(self, name: str, count: str) -> list[str]:
-        """It is told its partitions until they are so many."""
+        """It is told its partitions until they are so many; messages may come before."""
+        passed = list[Any]()
         while True:
-            told = await self._streams[name].read()
+            told = await self._next(name)
             if len(told.assignment.partitions) == int(count):
+                self._passed[name] = passed
                 return []
+            if told.WhichOneof("payload") == "messages":
+                passed.append(told)
 
     async def of_ends(self, name: str) -> list[str]:
         """It has said all."""
@@ -117,6 +123,10 @@ class Player:
         return []
 
     # private
+
+    async def _next(self, name: str) -> Any:
+        passed = self._passed.get(name)
+        return passed.pop(0) if passed else await self._streams[name].read()
 
     def _heard(self, told: pb.ConsumeResponse, kind: str) -> list[str]:
         if kind != "messages":

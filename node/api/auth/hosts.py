@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+
+BUCKETS_MAX = 4096
+"""Addresses whose bucket is remembered: each request of a connection asks for its own."""
 
 
+@lru_cache(BUCKETS_MAX)
 def bucket(address: str) -> str:
     """Who is counted as one: an IPv6 site has 2^64 addresses to come from."""
     found = address_of(address)

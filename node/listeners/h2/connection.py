@@ -92,6 +92,7 @@ class Connection:
         self._limits = limits
         self._bounds = bounds
         self._budgets = budgets
+        self._owner = replace(wire.owner, connection=self)
         self._frames = Multiplexer(bounds)
         self._exchanges: dict[int, Exchange] = {}
         self._tasks = TaskSet("node", "h2_request_failed")
@@ -264,7 +265,7 @@ class Connection:
             asked.stream,
             head,
             self,
-            self._budgets.hold(Kind.BODIES, replace(self._wire.owner, connection=self)),
+            self._budgets.hold(Kind.BODIES, self._owner),
             limits.write_stall_s,
             limits.answer_bytes_per_s_min,
         )

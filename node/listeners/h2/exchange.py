@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from h2.errors import ErrorCodes
-from hpack import NeverIndexedHeaderTuple
 
 from goqueue.wire.errors import GoQueueError
 from node.http.budget.memory import Held
@@ -189,13 +188,12 @@ class Exchange:
     def begin(
         self, status: int, fields: Mapping[str, str] | None = None, *, is_last: bool = False
     ) -> None:
-        """The head of the answer. Raises Hangup. A field such as a message's id comes once: it is
-        kept out of the connection's table, where it would push out what every answer has."""
+        """The head of the answer. Raises Hangup."""
         if self.is_gone:
             raise Hangup
         lines = [(b":status", str(status).encode()), SERVER]
         lines += [
-            NeverIndexedHeaderTuple(name.lower().encode(), value.encode("latin-1"))
+            (name.lower().encode(), value.encode("latin-1"))
             for name, value in (fields or {}).items()
         ]
         self._line.begin(self.stream, lines, is_last=is_last)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -24,8 +25,10 @@ from h2.events import (
 )
 from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder
 
 from node.listeners.h2.bounds import H2Bounds
+from node.listeners.h2.fields import FieldEncoder
 from node.listeners.h2.frame_checks import Broken, FrameChecks
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -108,6 +111,7 @@ class Multiplexer:
                 SettingCodes.HEADER_TABLE_SIZE: bounds.table_bytes,
             },
         )
+        self._h2.encoder = cast(Encoder, FieldEncoder())
         self._h2.decoder.max_header_list_size = bounds.block_bytes_max
         self._h2.initiate_connection()
         more = bounds.connection_window_bytes - DEFAULT_WINDOW_BYTES

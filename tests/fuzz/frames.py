@@ -119,7 +119,7 @@ async def fuzz(host: str, port: int, names: Names, rng: random.Random, count: in
 
 
 async def _talk(host: str, port: int, data: bytes, tally: Tally) -> None:
-    answer = await heard(host, port, data)
+    answer = await heard(host, port, data, head=b"\r\n\r\n")
     defect = judge(answer, tally)
     if defect:
         tally.defects.append(f"{defect} to {data.hex()[:4000]}")

@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -21,6 +22,7 @@ WAITING_S = 0.4
 """Who has no answer by then is taken to wait for the rest of a request that was cut short."""
 HEARD_S = 0.5
 """Who is not cut off by then is a client that the node still listens to."""
+ANSWERED_S = 60.0
 ANSWER_BYTES = 1 << 16
 BY_DESIGN = {501, 503, 505, 507}
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
@@ -94,22 +96,46 @@ async def sent(
     return tally
 
 
-async def heard(host: str, port: int, data: bytes, *, is_all: bool = False) -> bytes:
-    """What the node says to this. With `is_all` it is told that nothing more comes."""
-    answer = bytearray()
-    reader, writer = await asyncio.open_connection(host, port)
+class _Ear(asyncio.Protocol):
+    """What a node says, also where it hangs up on who is still sending: a StreamReader forgets then
+    what it had read."""
+
+    def __init__(self, head: bytes) -> None:
+        self.answer = bytearray()
+        self.has_head = asyncio.Event()
+        self.is_over = asyncio.Event()
+        self._head = head
+
+    def data_received(self, data: bytes) -> None:
+        self.answer += data
+        if self._head in self.answer:
+            self.has_head.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.has_head.set()
+        self.is_over.set()
+
+
+async def heard(
+    host: str, port: int, data: bytes, *, is_all: bool = False, head: bytes = b""
+) -> bytes:
+    """What the node says to this. With `is_all` it is told that nothing more comes; a `head` comes
+    in any case. Raises TimeoutError where it does not."""
+    loop = asyncio.get_running_loop()
+    transport, ear = await loop.create_connection(lambda: _Ear(head), host, port)
     try:
-        writer.write(data)
+        transport.write(data)
         if is_all:
-            writer.write_eof()
-        async with asyncio.timeout(HEARD_S):
-            while part := await reader.read(ANSWER_BYTES):
-                answer += part
-    except (TimeoutError, ConnectionResetError, BrokenPipeError):
-        pass
+            transport.write_eof()
+        if head:
+            async with asyncio.timeout(ANSWERED_S):
+                await ear.has_head.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEARD_S):
+                await ear.is_over.wait()
     finally:
-        writer.close()
-    return bytes(answer)
+        transport.close()
+    return bytes(ear.answer)
 
 
 async def _send(host: str, port: int, data: bytes, tally: Tally) -> None:

@@ -23,6 +23,8 @@ MADE_S, IDLE_SHARE, RSS_MIB, RESTART_S = 30.0, 0.03, 250.0, 10.0
 SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
 """No leadership has moved for so long, which is looked for so often; and then nothing is asked for
 so long."""
+LOOK_S = 0.5
+LEADERSHIPS = "goqueue_cluster_leaders_per_node{"
 MIB = 1 << 20
 
 
@@ -37,9 +39,9 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
         async with AsyncClient(cluster.urls, timeout_s=240.0, attempt_timeout_s=120.0) as client:
             for topic, count in topics.items():
                 await client.create_topic(topic, partitions=count, replication_factor=NODES)
-        await all_led(cluster, topics)
+        await all_led(cluster, partitions)
         made_s = time.monotonic() - began_s
-        await settled(cluster, topics)
+        await settled(cluster)
         pids = cluster.pids()
         before = [cpu_seconds([pid]) for pid in pids]
         await asyncio.sleep(IDLE_S)
@@ -65,28 +67,40 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
         report.add(section, row)
 
 
-async def all_led(cluster: DevCluster, topics: dict[str, int]) -> None:
-    """Each partition has a leader, as the first node knows."""
-    async with AsyncClient(cluster.urls[:1]) as client:
-        for topic, count in topics.items():
-            while True:
-                found = await client.partitions(topic)
-                if len(found) == count and all(one.leader for one in found):
-                    break
-                await asyncio.sleep(0.2)
+async def all_led(cluster: DevCluster, partitions: int) -> None:
+    """Each partition has a leader."""
+    while True:
+        if sum(await leaderships(cluster)) >= partitions:
+            return
+        await asyncio.sleep(LOOK_S)
 
 
-async def settled(cluster: DevCluster, topics: dict[str, int]) -> None:
+async def settled(cluster: DevCluster) -> None:
     """Leaderships go to the replicas that the placement prefers, a few a second: that has ended, or
     goes on for longer than is waited for."""
-    before: list[str | None] = []
+    before: list[int] = []
     for _ in range(SETTLE_TURNS):
-        async with AsyncClient(cluster.urls[:1]) as client:
-            leaders = [one.leader for topic in topics for one in await client.partitions(topic)]
-        await asyncio.sleep(SETTLE_S)
-        if leaders == before:
+        now = await leaderships(cluster)
+        if now == before:
             return
-        before = leaders
+        before = now
+        await asyncio.sleep(SETTLE_S)
+
+
+async def leaderships(cluster: DevCluster) -> list[int]:
+    """How many partitions each node leads, as it says itself: of a topic's route each leader would
+    have to confirm its end, which wakes groups that are at rest."""
+    found: list[int] = []
+    for address in cluster.addresses:
+        link = await Connection.open(address)
+        _status, body = await link.ask(get("/metrics", "text/plain"))
+        link.close()
+        found += [
+            int(float(line.rpartition(" ")[2]))
+            for line in body.decode().splitlines()
+            if line.startswith(LEADERSHIPS)
+        ]
+    return found
 
 
 async def stored(cluster: DevCluster, topics: dict[str, int]) -> None:

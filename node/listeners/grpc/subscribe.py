@@ -44,6 +44,8 @@ from node.listeners.waiting import TAKING_TIMES, room_for
 CLIENT_ID = "grpc"
 """Of a member that does not say what it is called."""
 BEATS_A_SESSION = 3
+TOLD_S = 1.0
+"""How long messages wait for their client to be told of their partition."""
 LOST = "consumer lost"
 
 
@@ -74,6 +76,9 @@ class _Subscription:
         self._rpc = rpc
         self._group = group
         self._joined = joined
+        self._told = joined
+        """What the client knows of its partitions."""
+        self._learned = asyncio.Event()
         self._page = page
         self._silence_s = silence_s
         self._turn = asyncio.Lock()
@@ -112,8 +117,8 @@ class _Subscription:
 
     async def _be_member(self) -> None:
         """Alive, and told of its partitions. Ends only by raising."""
-        told = self._joined
         while True:
+            told = self._told
             try:
                 following = await self._rpc.broker.members.heartbeat(
                     self._group,
@@ -128,10 +133,9 @@ class _Subscription:
                 continue
             if following.generation < told.generation or following.revision == told.revision:
                 continue  # of a node that is behind, or nothing new
-            for change in _changes(told, following):
-                await self._say(change)
-            await self._say(_assignment(following))
-            told = following
+            await self._say(*_changes(told, following), _assignment(following))
+            self._told = following
+            self._learned.set()
 
     async def _judge(self) -> None:
         """The key may be revoked meanwhile. Ends only by raising."""
@@ -178,6 +182,7 @@ class _Subscription:
         left = [message.receipt for message in found]
         limits = self._rpc.limits
         try:
+            await self._until_told(found)
             count = min(len(self._given) + len(found), limits.given_max)
             self._kept.resize(count * limits.given_bytes)
             for run in in_answers(list(map(queued, found)), self._rpc.limits.batch_bytes_max):
@@ -190,6 +195,16 @@ class _Subscription:
         self._rpc.seen.tell_span(
             "receive", found[0].topic, len(found), group=self._group, places=places
         )
+
+    async def _until_told(self, found: Sequence[QueuedMessage]) -> None:
+        """A client hears of a partition before it is given its messages: the heartbeat that tells
+        may come after the poll. Where none comes they are given all the same: their leases run."""
+        places = {(message.topic, message.partition) for message in found}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_S):
+                while not places.issubset(self._told.assigned):
+                    self._learned.clear()
+                    await self._learned.wait()
 
     def _remember(self, receipts: Sequence[str]) -> None:
         """The oldest are forgotten for them: their leases end by themselves."""
@@ -213,10 +228,11 @@ class _Subscription:
         if not isinstance(error, StaleGeneration) and self._troubles.is_new(error.code):
             await self._say(pb.ConsumeResponse(error=error_of(error)))
 
-    async def _say(self, told: pb.ConsumeResponse) -> None:
-        """One at a time. Raises ConnectionError."""
+    async def _say(self, *told: pb.ConsumeResponse) -> None:
+        """One at a time, and nothing between these. Raises ConnectionError."""
         async with self._turn:
-            await self._rpc.write(told)
+            for one in told:
+                await self._rpc.write(one)
             self._said_s = asyncio.get_running_loop().time()
 
 

@@ -17,6 +17,7 @@ from goqueue.wire.batch import encode_columns
 from goqueue.wire.errors import StaleGeneration
 from node.api.claims import NOBODY
 from node.api.queue import QueuedMessage, SettleRequest
+from node.listeners.grpc import subscribe
 from node.listeners.grpc.limits import GrpcLimits
 from node.listeners.grpc.protocol import goqueue_pb2 as pb
 from tests.one_node import cluster_of, eventually, until
@@ -99,6 +100,34 @@ async def test_a_member_is_told_its_partitions_and_given_their_messages(node: Se
     assert [(m.value, m.offset, m.retry_count) for m in found] == [(b"a", 0, 0), (b"b", 1, 0)]
     assert all(message.receipt_handle for message in found)
     call.cancel()
+
+
+async def test_a_member_hears_of_a_partition_before_its_messages_however_late_that_is(
+    node: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(node, b"a")
+    members = node.broker.members
+    heartbeat, may_come = members.heartbeat, asyncio.Event()
+
+    async def late(*args: Any, **kwargs: Any) -> Any:
+        found = await heartbeat(*args, **kwargs)
+        await may_come.wait()
+        return found
+
+    monkeypatch.setattr(members, "heartbeat", late)
+    monkeypatch.setattr(subscribe, "TOLD_S", 60.0)
+    call = subscribed(node)
+    said = [await call.read()]
+    await until(
+        lambda: node.broker.groups.group("g"),
+        lambda view: sum(one.in_flight for one in view.partitions) == 1,
+    )
+    may_come.set()
+
+    while said[-1].WhichOneof("payload") != "messages":
+        said.append(await call.read())
+    call.cancel()
+    assert any(len(one.assignment.partitions) == 2 for one in said)
 
 
 async def test_what_is_acked_does_not_come_again_and_what_is_nacked_does(node: Served) -> None:

@@ -36,7 +36,6 @@ from goqueue.models.outcomes import Reject, Retry, failed
 from goqueue.models.queued import Leased, Received
 from goqueue.models.settles import Settled
 from goqueue.models.times import Duration, duration_ms, visibility_s
-from goqueue.transport.spans import SPANS
 
 FLUSH_S = 5.0
 """How long closing waits for settles on their way."""
@@ -368,7 +367,7 @@ class AsyncConsumer:
     async def _handle_all(self, handler: Handler) -> None:
         while (message := await self.take_to_handle()) is not None:
             try:
-                with SPANS.processing(message):
+                with self._bench.processing(message):
                     answer = handler(message)
                     if isawaitable(answer):
                         await answer

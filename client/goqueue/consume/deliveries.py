@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any
 
@@ -19,7 +20,7 @@ from goqueue.consume.credit import Room
 from goqueue.consume.in_flight import InWork, Work
 from goqueue.consume.line import Line
 from goqueue.consume.prefetch import Held, Prefetch, Want
-from goqueue.consume.settle_queue import SettleQueue
+from goqueue.consume.settle_queue import SettleQueue, Told, teller
 from goqueue.models.groups import TopicPartition
 from goqueue.models.options import Action, Position
 from goqueue.models.queued import Leased, Received
@@ -31,6 +32,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError
 RELEASE_S = 0.05
 """How long a partition's handover waits for the answer that its buffered messages went back."""
 LOOK_S_MIN = 0.05
+_UNTRACED = nullcontext()
 UNANSWERED_MAX = 1000
 """Settles on their way; beyond them nothing is received."""
 
@@ -58,7 +60,7 @@ class Workbench:
         self._work_s = work_s
         self._spawn = spawn
         self._changed = changed
-        self._settles = SettleQueue(line.settle, spawn)
+        self._settles = SettleQueue(line.settle, spawn, self._look)
         self._news = asyncio.Event()
         self._extending: set[str] = set()
         self._releases: set[asyncio.Task[None]] = set()
@@ -67,6 +69,8 @@ class Workbench:
         self._lowest: int | None = None
         """The lowest lane that it wanted when it said so last."""
         self._stopped = False
+        self._is_traced = False
+        """Whether the application recorded spans when messages came last."""
         self.visibility_s = 30.0
         self.is_shared = False
         self.lasting = True
@@ -103,6 +107,7 @@ class Workbench:
         """Messages were received, over a stream, or else with leases that began after `asked_s`.
         Those that are not of these places, or have no room, go back."""
         now_s, wanted = _now_s(), set(places)
+        self._is_traced = SPANS.is_active()
         lasts_s = inf if stream is not None and self.lasting else asked_s + self.visibility_s
         back: list[Held] = []
         for message in messages:
@@ -124,6 +129,10 @@ class Workbench:
                 return self._in_work.begin(held, by, now_s, is_handled=is_handled)
             log.warning("the lease of %s is over before it was begun", held.message.id)
         return None
+
+    def processing(self, message: Received) -> AbstractContextManager[None]:
+        """The span of a handler's work, around it."""
+        return SPANS.processing(message) if self._is_traced else _UNTRACED
 
     async def news(self) -> None:
         """Wait until messages came, or none will."""
@@ -191,15 +200,19 @@ class Workbench:
         settle = Settle(message.receipt, action, reason, delay, position, visibility)
         settle.to_body()
         work = self._in_work.get(message.receipt)
+        told: asyncio.Future[SettleResult] = asyncio.get_running_loop().create_future()
         if work is None:
-            result = await self._put(settle, message)
+            self._put(settle, message, teller(told))
+            result = await told
         elif action == "extend":
             asked_s = _now_s()
-            result = await self._put(settle, message)
+            self._put(settle, message, teller(told))
+            result = await told
             if isinstance(result, Settled) and visibility is not None:
                 work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
         else:
-            result = await self._end(work, settle, may_repeat=True)
+            self._end(work, settle, teller(told), may_repeat=True)
+            result = await told
         if isinstance(result, GoQueueError):
             raise result
         return result
@@ -213,34 +226,39 @@ class Workbench:
             self._end(work, Settle(message.receipt, action, reason, delay_s))
 
     def _end(
-        self, work: Work, settle: Settle, *, may_repeat: bool = False
-    ) -> asyncio.Future[SettleResult]:
+        self, work: Work, settle: Settle, told: Told | None = None, *, may_repeat: bool = False
+    ) -> None:
         """With `may_repeat`, it is still worked on where that fails for now."""
         work.is_ending = True
-        result = self._put(settle, work.held.message)
 
-        def ended(told: asyncio.Future[SettleResult]) -> None:
-            found = None if told.cancelled() else told.result()
-            if isinstance(found, GoQueueError):
-                log.info("%s of %s: %s", settle.action, work.held.message.id, found.message)
-            is_open = isinstance(found, GoQueueError) and found.retriable
+        def ended(result: SettleResult) -> None:
+            is_open = False
+            if isinstance(result, GoQueueError):
+                log.info("%s of %s: %s", settle.action, work.held.message.id, result.message)
+                is_open = result.retriable
             if is_open and may_repeat:
                 work.is_ending = False
             elif is_open and work.held.deadline_s == inf:
                 self._in_work.let_lapse(work)
             else:
                 self._in_work.end(settle.receipt)
-            self._look()
+            if told is not None:
+                told(result)
 
-        result.add_done_callback(ended)
-        return result
+        self._put(settle, work.held.message, ended)
 
-    def _put(self, settle: Settle, message: Leased) -> asyncio.Future[SettleResult]:
-        ended = SPANS.settling(settle.action, [message]) if SPANS.is_active() else None
-        result = self._settles.put(settle, TopicPartition(message.topic, message.partition))
-        if ended is not None:
-            result.add_done_callback(lambda told: ended(_error_of(told)))
-        return result
+    def _put(self, settle: Settle, message: Leased, told: Told) -> None:
+        place = TopicPartition(message.topic, message.partition)
+        if not self._is_traced:
+            self._settles.put(settle, place, told)
+            return
+        ended = SPANS.settling(settle.action, [message])
+
+        def told_and_ended(result: SettleResult) -> None:
+            ended(result if isinstance(result, GoQueueError) else None)
+            told(result)
+
+        self._settles.put(settle, place, told_and_ended)
 
     # -- leases
 
@@ -275,7 +293,7 @@ class Workbench:
     async def _extend(self, held: Held) -> None:
         receipt, asked_s = held.message.receipt, _now_s()
         try:
-            result = await self._settles.put(
+            result = await self._settles.settled(
                 Settle(receipt, "extend", visibility=self.visibility_s), held.place
             )
         finally:
@@ -360,11 +378,6 @@ class Workbench:
         for one, result in failed:
             if result.retriable and one.deadline_s == inf:
                 self._in_work.begin(one, None, _now_s(), is_handled=False)
-
-
-def _error_of(told: asyncio.Future[SettleResult]) -> GoQueueError | None:
-    found = None if told.cancelled() else told.result()
-    return found if isinstance(found, GoQueueError) else None
 
 
 async def _soon(releasing: asyncio.Task[None]) -> None:

@@ -256,8 +256,11 @@ def weigh(value: Any, enough: int) -> int:
             return len(memoryview(value))
     total = FIELD_BYTES
     for field in fields:
-        if type(field) is str:
+        kind = type(field)
+        if kind is str:
             total += FIELD_BYTES + len(field)
+        elif kind is int or kind is bool:
+            total += FIELD_BYTES
         elif field is not None:
             total += weigh(field, enough - total)
         if total > enough:

@@ -59,12 +59,10 @@ check: setup-dev
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
 test: programs test-unit
 	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
-	@$(MAKE) --no-print-directory -j 3 -O test-pipeline test-shown test-late
+	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
 # real processes mostly wait: what only computes fills the time, and gives way to them
 test-beside: setup-dev
-	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim
-test-late: setup-dev
-	@nice -n 19 $(MAKE) --no-print-directory test-mutants
+	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim test-mutants
 test-shown: test-console test-deploy test-upgrade test-wheels
 
 ## test-unit     fast tests of every floor

@@ -57,13 +57,17 @@ check: setup-dev
 	@$(BIN)/python scripts/check.py $(if $(BASE),--base $(BASE))
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs test-unit
-	@$(MAKE) --no-print-directory -j 2 -O test-cluster test-beside
-	@$(MAKE) --no-print-directory -j 2 -O test-pipeline test-shown
-# real processes mostly wait: what only computes fills the time, and gives way to them
+test: programs setup-deploy setup-pipeline test-unit
+	@$(MAKE) --no-print-directory -j 3 -O TEST_LINES=1 test-wheels test-pipeline test-beside
+# real processes mostly wait: two lines of them go on at once, and what only computes gives way to them
+ifdef TEST_LINES
+test-upgrade: test-cluster
+test-wheels: test-upgrade
+test-deploy: test-console
+test-pipeline: test-deploy
+endif
 test-beside: setup-dev
-	@nice -n 19 $(MAKE) --no-print-directory lint setup-deploy setup-pipeline test-sim test-mutants
-test-shown: test-console test-deploy test-upgrade test-wheels
+	@nice -n 19 $(MAKE) --no-print-directory TEST_LINES= lint test-sim test-mutants
 
 ## test-unit     fast tests of every floor
 test-unit: setup-dev

@@ -210,6 +210,7 @@ def part_of(nodes: ThreeNodes, name: str) -> BrokerMembership:
 async def another_is_refused(nodes: ThreeNodes) -> None:
     """Another data directory asks n1 for n3's place, as its link would tell."""
     known, name = cluster(nodes, "n1"), NodeId("n3")
+    await eventually(lambda: name in known.state.brokers)
     real = known.state.brokers[name].incarnation
     other = Incarnation(real ^ 1)
     asked = encode_command(RegisterBroker(name, other, "127.0.0.1:1", replaces=True))

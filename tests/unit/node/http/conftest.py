@@ -130,7 +130,7 @@ def put(broker: NodeBroker, orders: str) -> Callable[..., Awaitable[None]]:
 
     async def store(*values: bytes, partition: int = 0, **columns: Any) -> None:
         batch = encode_columns(list(values), columns.pop("keys", None), **columns)
-        await broker.records.append(orders, partition, batch, deadline_s=1)
+        await broker.records.append(orders, partition, batch, deadline_s=30)
 
     return store
 

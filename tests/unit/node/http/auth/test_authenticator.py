@@ -260,9 +260,9 @@ async def protect(broker: NodeBroker) -> None:
     """Messages, a group that is in the midst of them, a dead one, a delayed one, a schedule."""
     await broker.topics.create_topic("other", {"partitions": 1})
     batch = encode_columns([SECRET_VALUE] * 3, [b"k"] * 3)
-    await broker.records.append("orders", 0, batch, deadline_s=1)
+    await broker.records.append("orders", 0, batch, deadline_s=30)
     delayed = encode_columns([SECRET_VALUE], [b"k"], deliver_at_ms=[NOW_MS + 3_600_000])
-    await broker.records.append("orders", 0, delayed, deadline_s=1)
+    await broker.records.append("orders", 0, delayed, deadline_s=30)
     fields = {"cron": None, "timezone": "UTC", "missed": "once", "key": None, "headers": ()}
     schedule = {"name": "nightly", "topic": "orders", "every_ms": 60_000, "value": SECRET_VALUE}
     await broker.scheduling.put_schedule({**fields, **schedule, "lane": 2})
@@ -381,7 +381,7 @@ async def test_schedules_of_others_are_neither_seen_nor_replaced(
 async def test_receipts_of_other_topics_settle_nothing(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
     await broker.topics.create_topic("mine.a", {"partitions": 1})
-    await broker.records.append("mine.a", 0, encode_columns([b"v"], [None]), deadline_s=1)
+    await broker.records.append("mine.a", 0, encode_columns([b"v"], [None]), deadline_s=30)
     everyone = await scene.key("consumer")
     token = await scene.key("consumer", MINE)
     body = {"topics": ["orders", "mine.a"], "limit": 10}
@@ -429,7 +429,7 @@ async def test_a_member_of_a_group_that_is_also_elsewhere_can_not_be_acted_for(
 async def test_lists_show_what_is_within_the_prefixes(scene: Scene, broker: NodeBroker) -> None:
     await protect(broker)
     await broker.topics.create_topic("mine.a", {"partitions": 1})
-    await broker.records.append("mine.a", 0, encode_columns([b"found"], [b"k"]), deadline_s=1)
+    await broker.records.append("mine.a", 0, encode_columns([b"found"], [b"k"]), deadline_s=30)
     await broker.positions.commit("mygroup", "mine.a", {0: 0})
     token = await scene.key("consumer", MINE)
 

@@ -50,7 +50,7 @@ async def test_partitions_of_several_topics_are_told_apart(client, broker, membe
     body = {"client_id": "w", "topics": ["orders", "payments"], "member_id": member}
     await client.post(f"{GROUP}/join", body)
     await put(b"o")
-    await broker.records.append("payments", 0, encode_columns([b"p"]), deadline_s=1)
+    await broker.records.append("payments", 0, encode_columns([b"p"]), deadline_s=30)
 
     found = await poll()
 

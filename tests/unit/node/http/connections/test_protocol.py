@@ -169,7 +169,7 @@ async def test_a_client_that_takes_nothing_of_its_answer_is_dropped(
     from goqueue.wire.batch import BATCH_MEDIA_TYPE, encode_columns
 
     batch = encode_columns([b"x" * 2**20] * 8)
-    await broker.records.append("orders", 0, batch, deadline_s=1)
+    await broker.records.append("orders", 0, batch, deadline_s=30)
     reader, writer = await connect(front)
     reader._transport.pause_reading()
     request = (

@@ -51,7 +51,7 @@ def watch(broker: NodeBroker) -> Watch:
 
 
 async def put(broker: NodeBroker, count: int, partition: int = 0, topic: str = "orders") -> None:
-    await broker.records.append(topic, partition, encode_columns([b"x"] * count), deadline_s=1)
+    await broker.records.append(topic, partition, encode_columns([b"x"] * count), deadline_s=30)
 
 
 async def test_rates_are_of_all_partitions_between_two_looks(

@@ -178,7 +178,7 @@ async def test_of_several_messages_with_one_id_the_newest_is_meant_and_the_other
 ):
     for partition in (0, 1):
         batch = encode_columns([b"v"], message_ids=["twice"])
-        await broker.records.append("orders", partition, batch, deadline_s=1)
+        await broker.records.append("orders", partition, batch, deadline_s=30)
         clock.now_ms += 1
 
     told = (await client.get("/v1/messages/twice/timeline?topic=orders")).json

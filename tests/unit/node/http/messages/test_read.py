@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 async def append(broker, *values, partition=0, **columns):
     batch = encode_columns([value.encode() for value in values], **columns)
-    return await broker.records.append("orders", partition, batch, deadline_s=1)
+    return await broker.records.append("orders", partition, batch, deadline_s=30)
 
 
 def values(answer):
@@ -88,7 +88,7 @@ async def test_bytes_that_are_not_text_come_as_base64_and_say_so(client, orders,
         headers=[(("h", b"\xfd"), ("t", b"x")), ()],
         message_ids=["m-1", None],
     )
-    await broker.records.append("orders", 0, batch, deadline_s=1)
+    await broker.records.append("orders", 0, batch, deadline_s=30)
 
     binary, text = (await client.get(READ)).json["messages"]
 

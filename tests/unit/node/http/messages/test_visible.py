@@ -22,7 +22,7 @@ async def one(broker):
 
 async def append(broker, *values, partition=0, **columns):
     batch = encode_columns([value.encode() for value in values], **columns)
-    return await broker.records.append("orders", partition, batch, deadline_s=1)
+    return await broker.records.append("orders", partition, batch, deadline_s=30)
 
 
 def values(answer):

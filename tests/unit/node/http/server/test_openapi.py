@@ -123,7 +123,7 @@ async def test_every_answer_fits_its_schema(client, broker, orders):
     await client.post("/producers/init", {})
     await client("PUT", "/groups/workers", {"ordering": "key"})
     delayed = encode_columns([b"v"], [b"k"], deliver_at_ms=[NOW_MS + 60_000])
-    await broker.records.append("orders", 0, delayed, deadline_s=1)
+    await broker.records.append("orders", 0, delayed, deadline_s=30)
     begun = {}
     for route in sorted(ROUTES, key=deletes_at_the_end_from_inside_out):
         if route.response is None or route.operation == "publishRecordBatches":

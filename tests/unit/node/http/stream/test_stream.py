@@ -340,7 +340,7 @@ async def test_topics_that_match_a_pattern_are_received_from_also_those_that_com
         await talker.subscribe(patterns=["ord*", "late.*"])
         assert (await talker.take(1))[0]["topic"] == "orders"
         await broker.topics.create_topic("late.one", {"partitions": 1})
-        await broker.records.append("late.one", 0, batch(b"z"), deadline_s=1)
+        await broker.records.append("late.one", 0, batch(b"z"), deadline_s=30)
 
         taking = asyncio.ensure_future(talker.take(1))
         await pass_s(clock, 12)
@@ -352,7 +352,7 @@ async def test_a_pattern_that_nothing_matches_yet_waits(front, broker, clock):
     async with talking(front) as talker:
         await talker.subscribe(patterns=["late.*"])
         await broker.topics.create_topic("late.one", {"partitions": 1})
-        await broker.records.append("late.one", 0, batch(b"z"), deadline_s=1)
+        await broker.records.append("late.one", 0, batch(b"z"), deadline_s=30)
 
         taking = asyncio.ensure_future(talker.take(1))
         await pass_s(clock, 12)

@@ -62,7 +62,7 @@ class Player:
         made = [value.ljust(int(bytes)).encode() for value in values]
         for batch in [[one] for one in made] if int(bytes) else [made]:
             stored = encode_columns(batch, None)
-            await self._broker.records.append(TOPIC, int(partition), stored, deadline_s=5)
+            await self._broker.records.append(TOPIC, int(partition), stored, deadline_s=30)
         return [" ".join(values)]
 
     async def do_group(self, **settings: str) -> list[str]:

@@ -429,7 +429,7 @@ async def test_batches_of_many_rows_come_whole_and_in_order(front, broker, order
     monkeypatch.setattr("node.http.tail.lines.ROWS_MAX", 500)
     for first in range(0, 3_000, 1_500):
         values = [b"%d" % n for n in range(first, first + 1_500)]
-        await broker.records.append("orders", 0, encode_columns(values), deadline_s=5)
+        await broker.records.append("orders", 0, encode_columns(values), deadline_s=30)
 
     async with tailing(front, "partition=0&offset=earliest") as reader:
         assert await reader.values(3_000) == [str(n) for n in range(3_000)]

@@ -40,7 +40,7 @@ async def node() -> AsyncIterator[Served]:
 
 async def put(node: Served, partition: int, *values: bytes, **columns: Any) -> None:
     batch = encode_columns(list(values), None, **columns)
-    await node.broker.records.append("orders", partition, batch, deadline_s=5)
+    await node.broker.records.append("orders", partition, batch, deadline_s=30)
 
 
 async def taken(call: Any, count: int) -> list[Any]:
@@ -71,7 +71,7 @@ async def test_all_partitions_are_read_from_their_beginning_and_on(node: Served)
 async def test_a_message_is_shown_with_all_that_it_has(node: Served) -> None:
     headers = (("a", b"x"), ("b", b"\xff"), ("traceparent", PARENT.encode()))
     batch = encode_columns([b"\xff"], [b"k"], lanes=0, headers=[headers], deliver_at_ms=[3_600_000])
-    stored = await node.broker.records.append("orders", 1, batch, deadline_s=5)
+    stored = await node.broker.records.append("orders", 1, batch, deadline_s=30)
 
     (shown,) = await taken(node.client.stream("Consume", topic="orders", partitions=[1]), 1)
 

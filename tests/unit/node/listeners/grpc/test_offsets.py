@@ -20,7 +20,7 @@ async def node() -> AsyncIterator[Served]:
         await found.broker.topics.create_topic("orders", {"partitions": 2})
         for partition in (0, 1):
             batch = encode_columns([b"v"] * 5, None)
-            await found.broker.records.append("orders", partition, batch, deadline_s=5)
+            await found.broker.records.append("orders", partition, batch, deadline_s=30)
         yield found
 
 

@@ -46,7 +46,7 @@ async def node() -> AsyncIterator[Served]:
 
 async def put(node: Served, *values: bytes, partition: int = 0) -> None:
     batch = encode_columns(list(values), None)
-    await node.broker.records.append("orders", partition, batch, deadline_s=5)
+    await node.broker.records.append("orders", partition, batch, deadline_s=30)
 
 
 def subscribed(node: Served, **fields: Any) -> Any:

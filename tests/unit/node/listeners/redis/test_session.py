@@ -373,7 +373,7 @@ async def test_delayed_messages_hold_a_stream_up_until_they_are_due(node: NodeAs
         client = await Talker.to(listener.port)
         first = await client.ask("XADD", "s", "*", "value", "first")
         later = encode_columns([b"later"], deliver_at_ms=[3_600_000])
-        await node.broker.records.append("s", 0, later, deadline_s=5)
+        await node.broker.records.append("s", 0, later, deadline_s=30)
         await client.ask("XADD", "s", "*", "value", "behind")
 
         assert [id for id, _ in await client.ask("XRANGE", "s", "-", "+")] == [first]

@@ -91,7 +91,7 @@ class Player:
         batch = encode_columns(
             [value.encode()], [key.encode()] if key else None, headers=[(("by", b"http"),)]
         )
-        await self.node.broker.records.append(topic, 0, batch, deadline_s=5)
+        await self.node.broker.records.append(topic, 0, batch, deadline_s=30)
         return []
 
     async def do_cut(self) -> list[str]:

@@ -57,7 +57,7 @@ check: setup-dev
 	@$(BIN)/python scripts/check.py $(if $(BASE),--base $(BASE))
 
 ## test          everything CI runs: lint, unit tests, simulation, cluster tests
-test: programs setup-deploy setup-pipeline test-unit
+test: programs test-unit
 	@$(MAKE) --no-print-directory -j 3 -O TEST_LINES=1 test-wheels test-pipeline test-beside
 # real processes mostly wait: two lines of them go on at once, and what only computes gives way to them
 ifdef TEST_LINES
@@ -65,6 +65,8 @@ test-upgrade: test-cluster
 test-wheels: test-upgrade
 test-deploy: test-console
 test-pipeline: test-deploy
+$(VENV)/.pipeline: | $(VENV)/.deploy
+test-beside: | $(VENV)/.pipeline
 endif
 test-beside: setup-dev
 	@nice -n 19 $(MAKE) --no-print-directory TEST_LINES= lint test-sim test-mutants

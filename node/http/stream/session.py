@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import WebSocketError, WSMsgType, web
 
@@ -288,8 +288,8 @@ class Session:
         )
         await self._tell_begun(wanted, wire)
         if self._member is not None:
-            self._tasks.begin(self._guarded(self._member.run()))
-        self._tasks.begin(self._guarded(self._delivery.run()))
+            self._tasks.begin(self._guarded(self._member.run))
+        self._tasks.begin(self._guarded(self._delivery.run))
 
     async def _tell_begun(self, wanted: Subscribe, wire: Wire) -> None:
         silence_ms = round(self.call.limits.stream_silence_s * 1000)
@@ -303,10 +303,10 @@ class Session:
         )
         await wire.tell(encode(begun))
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """A stream that lost a part of itself is none."""
         try:
-            await work
+            await work()
         except Exception:
             log.exception("stream failed")
             self.over(BROKEN._replace(error=ServerError()))

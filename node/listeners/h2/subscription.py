@@ -14,10 +14,10 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -118,7 +118,7 @@ class Subscription:
     async def run(self) -> None:
         """Serve the client until one of both ends it. Raises nothing but a cancellation."""
         self._exchange.lasting = self
-        for work in (self._watch(), self._read(), self._give()):
+        for work in (self._watch, self._read, self._give):
             self._tasks.begin(self._guarded(work))
         end = DONE
         try:
@@ -139,7 +139,7 @@ class Subscription:
             self._leave("this node is drained: subscribe anew, at another one")
         if now_s - self._judged_s >= self._requests.parts.limits.tail_keepalive_s:
             self._judged_s = now_s
-            self._tasks.begin(self._guarded(self._judge()))
+            self._tasks.begin(self._guarded(self._judge))
 
     def stop(self) -> None:
         self._leave("this node stops: subscribe anew")
@@ -149,9 +149,9 @@ class Subscription:
 
     # private: what the client says
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except ConnectionError:
             self.over(LOST)
         except GoQueueError as error:

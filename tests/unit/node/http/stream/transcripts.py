@@ -19,6 +19,7 @@ from node.api.members import JoinRequest
 from node.broker.node import NodeBroker
 from node.http.budget.memory import Kind
 from node.http.server.app import HttpFront
+from node.http.stream.session import SILENT
 from tests.one_node import Clock, eventually, one_node
 from tests.transcripts import played, write_anew
 from tests.unit.node.http.stream.talk import Talker, answered, talking
@@ -83,6 +84,8 @@ class Player:
         for one in hearing:
             one.cancel()
         await asyncio.wait(hearing) if hearing else None
+        open_ones = self.front._streams._open
+        await eventually(lambda: not any(one._end is SILENT for one in open_ones))
         return []
 
     async def do_stop(self) -> list[str]:

@@ -201,18 +201,19 @@ class Workbench:
         settle.to_body()
         work = self._in_work.get(message.receipt)
         told: asyncio.Future[SettleResult] = asyncio.get_running_loop().create_future()
-        if work is None:
+        asked_s, is_extended = _now_s(), action == "extend"
+        if work is None or is_extended:
             self._put(settle, message, teller(told))
-            result = await told
-        elif action == "extend":
-            asked_s = _now_s()
-            self._put(settle, message, teller(told))
-            result = await told
-            if isinstance(result, Settled) and visibility is not None:
-                work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
         else:
             self._end(work, settle, teller(told), may_repeat=True)
-            result = await told
+        result = await told
+        if (
+            work is not None
+            and is_extended
+            and visibility is not None
+            and isinstance(result, Settled)
+        ):
+            work.held.deadline_s = asked_s + duration_ms(visibility, "visibility") / 1000
         if isinstance(result, GoQueueError):
             raise result
         return result

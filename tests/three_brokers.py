@@ -120,10 +120,11 @@ async def three_brokers(node: NodeAssembly) -> ThreeBrokers:
         if name in STILL:
             await part.stop()
     brokers = ThreeBrokers(node)
-    # what its `cluster_members` may have told before it was stopped: a voter is never drained
-    brokers.state.layout._known.pop(CLUSTER_GROUP, None)
     for number in (2, 3):
         await brokers.add(
             f"node-{number}", f"zone-{number}", f"http://n{number}:8080", f"n{number}:7000"
         )
+    # a voter is never drained, and what `cluster_members` told in its last moment comes late, but
+    # before the brokers that were added after it
+    brokers.state.layout._known.pop(CLUSTER_GROUP, None)
     return brokers

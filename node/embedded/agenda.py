@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from delivery.group.state import GroupState
+from node.partition.host import PartitionHost
+from node.queue.group_admin import group_ref
+from node.queue.lag import standing
 from node.queue_assembly import TimedParts
 
 
@@ -53,9 +57,18 @@ class Agenda:
         """What is in flight or ready, of the partitions led here."""
         found: list[Unfinished] = []
         for host in self._parts.replicas.led():
-            for id, group in host.state.queue.groups.items():
+            for group in self._groups(host):
                 in_flight, ready = len(group.leases), group.ready_count()
                 if in_flight or ready:
+                    id = group.id
                     consumers = self._parts.sessions.has_members(id) or host.queue.is_watched(id)
                     found.append(Unfinished(host.topic, group.name, in_flight, ready, consumers))
         return found
+
+    def _groups(self, host: PartitionHost) -> Iterator[GroupState]:
+        """Those that have begun there, and those that will, as a member is about to ask."""
+        begun = host.state.queue.groups
+        yield from begun.values()
+        for group in self._parts.sessions.subscribed(host.topic):
+            if group.id not in begun:
+                yield standing(host, group_ref(group), group.created_ms)

@@ -16,6 +16,7 @@ from coordinator.commands.codec import Command, Result
 from coordinator.commands.members import ExpireMembers, MemberCommand
 from coordinator.groups.coordinator import Drain, GroupCoordinator, Naming
 from coordinator.groups.membership import GroupMembership
+from coordinator.groups.settings import Group
 from goqueue.background import TaskSet
 from goqueue.wire.errors import GoQueueError, NotLeader
 from goqueue.wire.types import Index, NodeId
@@ -161,6 +162,12 @@ class GroupSessions:
     def has_members(self, group: int) -> bool:
         membership = self._memberships().get(group)
         return membership is not None and bool(membership.members)
+
+    def subscribed(self, topic: str) -> list[Group]:
+        """Those of which a member subscribes to this topic."""
+        ids = [id for id, group in self._memberships().items() if group.subscribes_to(topic)]
+        found = map(self._cluster.state.group_of, ids)
+        return [group for group in found if group is not None]
 
     def leaps(self, now_ms: int, *, heard: bool) -> None:
         """Log time is about to leap to this one, though nobody stood still: members that are silent

@@ -231,6 +231,23 @@ def test_who_does_not_finish_is_named(goqueue_broker: Broker, goqueue_client: Cl
     assert goqueue_broker.clock.now - began == timedelta(hours=1)
 
 
+async def test_what_a_member_is_about_to_ask_for_is_not_done(
+    goqueue_broker: Broker, goqueue_async_client: AsyncClient
+) -> None:
+    """No receive has begun the group in this partition yet."""
+    await goqueue_async_client.publish("jobs", "a")
+    await goqueue_async_client.put_group("mail", mode="shared")
+    joined = await goqueue_async_client.join_group("mail", ["jobs"], client_id="one")
+
+    with pytest.raises(NotIdle, match="group mail of jobs: 0 in flight, 1 ready"):
+        await goqueue_broker.until_idle(timeout="10ms")
+
+    await goqueue_async_client.put_group("late", mode="shared", start="latest")
+    await goqueue_async_client.join_group("late", ["jobs"], client_id="two")
+    await goqueue_async_client.leave_group("mail", joined.member_id)
+    await goqueue_broker.until_idle()
+
+
 async def test_consumers_on_the_tests_own_loop_work_too(
     goqueue_broker: Broker, goqueue_async_client: AsyncClient
 ) -> None:

@@ -40,15 +40,18 @@ class Lines:
     async def wait(self, kind: Kind, holder: str, wait_s: float, get: Callable[[], T]) -> T:
         """What `get` returns, once it finds room, in the order in which requests came. Raises
         OverBudget, and at once where this request alone is too large for its connection."""
-        line = self._lines.setdefault((kind, holder), _Line())
+        line = self._lines.get((kind, holder))
+        waiting = 0 if line is None else line.count
+        if not waiting or waiting >= LINE_MAX:
+            try:
+                return get()
+            except OverBudget as error:
+                if waiting >= LINE_MAX or not _may_end(error):
+                    raise
+        if line is None:
+            line = self._lines[kind, holder] = _Line()
         line.count += 1
         try:
-            if line.count == 1 or line.count > LINE_MAX:
-                try:
-                    return get()
-                except OverBudget as error:
-                    if line.count > LINE_MAX or not _may_end(error):
-                        raise
             async with asyncio.timeout(wait_s), line.turn:
                 while True:
                     try:

@@ -17,6 +17,7 @@ from node.http.budget.memory import Budgets, Kind, Owner
 from node.http.text.errors import RequestTimeout, encode_error
 from node.listeners.h2.bounds import H2Bounds
 from node.listeners.h2.exchange import Exchange
+from node.listeners.h2.fields import Fields
 from node.listeners.h2.frame_checks import Broken
 from node.listeners.h2.heads import Head, head_of
 from node.listeners.h2.multiplexer import (
@@ -95,6 +96,8 @@ class Connection:
         self._owner = replace(wire.owner, connection=self)
         self._frames = Multiplexer(bounds)
         self._exchanges: dict[int, Exchange] = {}
+        self._fields: Fields = ()
+        self._head: Head | None = None
         self._tasks = TaskSet("node", "h2_request_failed")
         self._loop = asyncio.get_running_loop()
         self._is_flushing = False
@@ -256,14 +259,9 @@ class Connection:
             self._frames.reset(asked.stream, ErrorCodes.REFUSED_STREAM)
             return
         limits = self._limits
-        head: Head | GoQueueError
-        try:
-            head = head_of(asked.fields, limits.head_bytes_max, limits.headers_max)
-        except GoQueueError as error:
-            head = error
         exchange = Exchange(
             asked.stream,
-            head,
+            self._head_of(asked.fields),
             self,
             self._budgets.hold(Kind.BODIES, self._owner),
             limits.write_stall_s,
@@ -271,6 +269,17 @@ class Connection:
         )
         self._exchanges[asked.stream] = exchange
         self._tasks.begin(self._served(exchange), "h2-request")
+
+    def _head_of(self, fields: Fields) -> Head | GoQueueError:
+        """Most often it is the one before."""
+        if fields != self._fields or self._head is None:
+            limits = self._limits
+            try:
+                head = head_of(fields, limits.head_bytes_max, limits.headers_max)
+            except GoQueueError as error:
+                return error
+            self._fields, self._head = fields, head
+        return self._head
 
     async def _served(self, exchange: Exchange) -> None:
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import unquote, unquote_plus
 
 from goqueue.wire.errors import BadName, BadRequest, MethodNotAllowed, NotFound, Unauthenticated
@@ -14,7 +15,10 @@ from node.http.messages.trace_context import of_request
 from node.http.text.errors import HeadTooLarge
 from node.listeners.topics import MINIQUEUE_SUFFIX
 
-PATH_BYTES_MAX = 4096
+TARGET_BYTES_MAX = 4096
+"""Of a path with its query."""
+TARGETS_MAX = 1024
+"""Which of those that were asked for last are remembered, with what they ask."""
 CREDIT_MAX = 1_000
 FIELD_BYTES = 32
 """What a header counts beside its text: RFC 9113, 6.5.2."""
@@ -42,9 +46,9 @@ class Head:
     """The headers of a request; names are in lower case."""
 
     method: str
-    path: str
+    target: str
+    """The path, with its query."""
     fields: Mapping[str, Sequence[str]]
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def one(self, name: str) -> str:
         """The first of this name, "" where there is none."""
@@ -95,34 +99,40 @@ def head_of(given: Sequence[tuple[bytes, bytes]], bytes_max: int, fields_max: in
     for name, value in given:
         fields.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
     target = next(iter(fields.get(":path", ())), "")
-    path, _, query = target.partition("?")
     method = next(iter(fields.get(":method", ())), "")
-    return Head(method, path, fields, _query(query))
+    return Head(method, target, fields)
 
 
 def wanted_of(head: Head) -> Wanted:
     """Raises NotFound, MethodNotAllowed (with what is allowed), BadName, BadRequest."""
-    if len(head.path) > PATH_BYTES_MAX:
+    if len(head.target) > TARGET_BYTES_MAX:
         raise BadRequest("the path is too long")
-    words = [_text(word) for word in head.path.removeprefix("/").split("/")]
+    return _wanted(head.method, head.target)
+
+
+@lru_cache(TARGETS_MAX)
+def _wanted(method: str, target: str) -> Wanted:
+    path, _, text = target.partition("?")
+    query = _query(text)
+    words = [_text(word) for word in path.removeprefix("/").split("/")]
     if words[0] in ("publish", "subscribe") and len(words) == 2 and words[1]:
-        _require(head.method, "POST")
+        _require(method, "POST")
         asks = Asks(words[0])
     elif len(words) == 1 and words[0]:
-        _require(head.method, "DELETE")
+        _require(method, "DELETE")
         asks = Asks.DELETE
     else:
         raise NotFound(
-            f"no such route: {head.path[:200]}: there are POST /publish/TOPIC,"
+            f"no such route: {path[:200]}: there are POST /publish/TOPIC,"
             " POST /subscribe/TOPIC and DELETE /TOPIC"
         )
     topic = validate_topic_name(words[-1])
     known = ("group", "credit") if asks is Asks.SUBSCRIBE else ()
-    for name in head.query:
+    for name in query:
         if name not in known:
             raise BadRequest(f"unknown query field {name[:64]!r}")
     if asks is Asks.SUBSCRIBE:
-        return Wanted(asks, topic, _group(head.query, topic), _credit(head.query))
+        return Wanted(asks, topic, _group(query, topic), _credit(query))
     return Wanted(asks, topic)
 
 

@@ -21,22 +21,27 @@ from h2.events import (
     RequestReceived,
     StreamEnded,
     StreamReset,
+    TrailersReceived,
     WindowUpdated,
 )
 from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
-from hpack import Encoder
+from h2.utilities import HeaderValidationFlags, validate_headers
+from hpack import Decoder, Encoder
+from hpack.struct import Header
 
 from node.listeners.h2.bounds import H2Bounds
-from node.listeners.h2.fields import FieldEncoder
+from node.listeners.h2.fields import FieldDecoder, FieldEncoder, Fields
 from node.listeners.h2.frame_checks import Broken, FrameChecks
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DEFAULT_WINDOW_BYTES = (1 << 16) - 1
 TEXT_BYTES_MAX = 256
 """Of why a connection ends."""
-
-Fields = Sequence[tuple[bytes, bytes]]
+REQUEST = HeaderValidationFlags(
+    is_client=False, is_trailer=False, is_response_header=False, is_push_promise=False
+)
+TRAILERS = REQUEST._replace(is_trailer=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +96,15 @@ class Multiplexer:
     def __init__(self, bounds: H2Bounds) -> None:
         self._bounds = bounds
         self._checks = FrameChecks(bounds)
+        self._last_asked: Fields = ()
         self._preface = PREFACE
         self._h2 = H2Connection(
             H2Configuration(
                 client_side=False,
                 header_encoding=None,
+                # `_check` does it, once for what is sent again and again
+                validate_inbound_headers=False,
+                normalize_inbound_headers=False,
                 # what this node says itself is well-formed
                 validate_outbound_headers=False,
                 normalize_outbound_headers=False,
@@ -112,7 +121,7 @@ class Multiplexer:
             },
         )
         self._h2.encoder = cast(Encoder, FieldEncoder())
-        self._h2.decoder.max_header_list_size = bounds.block_bytes_max
+        self._h2.decoder = cast(Decoder, FieldDecoder(bounds.block_bytes_max))
         self._h2.initiate_connection()
         more = bounds.connection_window_bytes - DEFAULT_WINDOW_BYTES
         if more > 0:
@@ -197,7 +206,9 @@ class Multiplexer:
             elif isinstance(event, WindowUpdated):
                 yield Eased(event.stream_id or 0)
             elif isinstance(event, RequestReceived):
-                yield Asked(event.stream_id, [(bytes(n), bytes(v)) for n, v in event.headers or ()])
+                yield Asked(event.stream_id, self._checked(event.headers))
+            elif isinstance(event, TrailersReceived):
+                _check(event.headers or (), TRAILERS)
             elif isinstance(event, StreamEnded):
                 yield Ended(event.stream_id)
             elif isinstance(event, StreamReset):
@@ -205,11 +216,22 @@ class Multiplexer:
                     self._checks.reset(now_s)
                 yield Gone(event.stream_id)
             elif isinstance(event, RemoteSettingsChanged):
-                self._keep_table_small()
                 yield Eased(0)
             elif isinstance(event, ConnectionTerminated):
                 yield Left()
 
-    def _keep_table_small(self) -> None:
-        if self._h2.encoder.header_table_size > self._bounds.table_bytes:
-            self._h2.encoder.header_table_size = self._bounds.table_bytes
+    def _checked(self, fields: Sequence[Header] | None) -> Fields:
+        """The fields of a request; most often they are the last one's. Raises Broken."""
+        found = fields or ()
+        if found != self._last_asked:
+            _check(found, REQUEST)
+            self._last_asked = found
+        return found
+
+
+def _check(fields: Fields, of: HeaderValidationFlags) -> None:
+    """Raises Broken where they are against RFC 9113, 8.2 and 8.3."""
+    try:
+        list(validate_headers(fields, of))
+    except ProtocolError as error:
+        raise Broken(str(error)[:TEXT_BYTES_MAX], error.error_code) from error

@@ -71,7 +71,7 @@ def test_a_refused_method_is_told_what_is_allowed() -> None:
 )
 def test_queries_that_are_none(path: str) -> None:
     with pytest.raises(GoQueueError) as refused:
-        head("POST", path)
+        wanted_of(head("POST", path))
     assert refused.value.http_status == 400
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     at_rest,
     bare,
+    callers,
     floods,
     groups,
     in_tests,
@@ -34,6 +35,7 @@ PARTS = (
     "peers",
     "one",
     "three",
+    "callers",
     "queue",
     "lookups",
     "timeline",
@@ -60,7 +62,9 @@ def main() -> int:
     """The exit code: 0 when every row was measured, whatever its verdict."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one second a row, fewer messages")
-    parser.add_argument("--no-peers", action="store_true", help="leave out RabbitMQ and Redis")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="leave out RabbitMQ, NATS and Redis"
+    )
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--data", type=Path, default=ROOT / ".benchmarks", help="scratch folder")
     parser.add_argument("--write", type=Path, default=ROOT / "docs/reference/benchmarks.md")
@@ -89,6 +93,10 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
         await one_node.measure(run.report, run.folder, run.seconds, quick=run.quick)
     if "three" in parts:
         await three_nodes.measure(run.report, run.folder, run.seconds, quick=run.quick)
+    if "callers" in parts:
+        await callers.measure(
+            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
+        )
     if "queue" in parts:
         await queue_rows.measure(
             run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
@@ -116,7 +124,7 @@ async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
 
 
 async def measure_bare(run: Run) -> None:
-    section = "The machine itself"
+    section = bare.MACHINE
     times = bare.fdatasync(run.folder, min(2.0, run.seconds))
     middle = f"p50 {percentile(times, 0.5) * 1e6:.0f} µs"
     run.report.add(
@@ -125,7 +133,7 @@ async def measure_bare(run: Run) -> None:
     )
     for connections in (1, 64):
         load = await bare.aiohttp_rate(connections, run.seconds)
-        name = f"aiohttp + json, connections: {connections}"
+        name = bare.aiohttp_row(connections)
         run.report.add(section, Row(name, load.rate, "req/s", cpu_us=load.cpu_us))
 
 

@@ -116,7 +116,7 @@ class Channel(asyncio.Protocol):
 
 
 class Publisher(Channel):
-    """A channel in confirm mode; `publish` waits for the broker's ack."""
+    """A channel in confirm mode; `fill` waits for the broker's acks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,12 +131,8 @@ class Publisher(Channel):
         await self.expect("select-ok")
         return self
 
-    async def publish(self, request: bytes) -> None:
-        """Send what `request_of` made and wait for its confirm."""
-        await self.fill([request])
-
     async def fill(self, requests: list[bytes]) -> None:
-        """Send all, at most `FILL_BATCH` ahead of their confirms."""
+        """Send all that `request_of` made, at most `FILL_BATCH` ahead of their confirms."""
         for first in range(0, len(requests), FILL_BATCH):
             batch = requests[first : first + FILL_BATCH]
             self._waiting = asyncio.get_running_loop().create_future()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.connection import Connection, get, post
+from benchmarks.counters import figures
 from benchmarks.processes import ROOT, DevCluster, cpu_seconds, memory_bytes
 from benchmarks.report import Report, Row, Target
 from goqueue import AsyncClient
@@ -24,7 +25,7 @@ SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
 """No leadership has moved for so long, which is looked for so often; and then nothing is asked for
 so long."""
 LOOK_S = 0.5
-LEADERSHIPS = "goqueue_cluster_leaders_per_node{"
+LEADERSHIPS = "goqueue_cluster_leaders_per_node"
 MIB = 1 << 20
 
 
@@ -90,17 +91,9 @@ async def settled(cluster: DevCluster) -> None:
 async def leaderships(cluster: DevCluster) -> list[int]:
     """How many partitions each node leads, as it says itself: of a topic's route each leader would
     have to confirm its end, which wakes groups that are at rest."""
-    found: list[int] = []
-    for address in cluster.addresses:
-        link = await Connection.open(address)
-        _status, body = await link.ask(get("/metrics", "text/plain"))
-        link.close()
-        found += [
-            int(float(line.rpartition(" ")[2]))
-            for line in body.decode().splitlines()
-            if line.startswith(LEADERSHIPS)
-        ]
-    return found
+    return [
+        int((await figures(address, [LEADERSHIPS]))[LEADERSHIPS]) for address in cluster.addresses
+    ]
 
 
 async def stored(cluster: DevCluster, topics: dict[str, int]) -> None:

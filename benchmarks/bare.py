@@ -15,6 +15,7 @@ from benchmarks.connection import Connection, post
 from benchmarks.processes import cpu_seconds, free_ports
 from benchmarks.publish import Load
 
+MACHINE = "The machine itself"
 BLOCK_BYTES = 4096
 SERVER = """
 import asyncio, json, sys, uvloop
@@ -101,3 +102,7 @@ async def _load(port: int, pid: int, connections: int, seconds: float) -> Load:
     for connection in opened:
         connection.close()
     return Load(len(times), took, cpu_seconds([pid]) - cpu_before, 0, times)
+
+
+def aiohttp_row(connections: int) -> str:
+    return f"aiohttp + json, connections: {connections}"

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.connection import Connection, get
+from benchmarks.counters import counted
 from benchmarks.payloads import json_bodies
 from benchmarks.processes import ROOT, DevCluster, cpu_seconds
 from benchmarks.publish import Load, create_topic, publish
@@ -82,44 +82,24 @@ async def _idle(cluster: DevCluster, seconds: float) -> Counts:
     """What nodes exchange in a second when nobody asks anything."""
     await create_topic(cluster, "idle")
     await asyncio.sleep(SETTLE_S)
-    before = await _counted(cluster)
+    before = await counted(cluster, COUNTED)
     await asyncio.sleep(seconds)
-    after = await _counted(cluster)
+    after = await counted(cluster, COUNTED)
     return {name: (after[name] - before[name]) / seconds for name in COUNTED}
 
 
 async def _cost(
     cluster: DevCluster, path: str, topic: str, work: Work, seconds: float, idle: Counts
 ) -> Cost:
-    before, began_s = await _counted(cluster), time.perf_counter()
+    before, began_s = await counted(cluster, COUNTED), time.perf_counter()
     load = await work(cluster, topic, seconds)
     took_s = time.perf_counter() - began_s
-    after = await _counted(cluster)
+    after = await counted(cluster, COUNTED)
     counts = {
         name: max(0.0, after[name] - before[name] - idle[name] * took_s) / max(1, load.count)
         for name in COUNTED
     }
     return Cost(path, load, counts)
-
-
-async def _counted(cluster: DevCluster) -> Counts:
-    """The sums over all nodes."""
-    sums = dict.fromkeys(COUNTED, 0.0)
-    for address in cluster.addresses:
-        connection = await Connection.open(address)
-        _, body = await connection.ask(get("/metrics", "text/plain"))
-        connection.close()
-        for line in body.decode().splitlines():
-            series, _, value = line.rpartition(" ")
-            for name, wanted in COUNTED.items():
-                if _is_of(series, wanted):
-                    sums[name] += float(value)
-    return sums
-
-
-def _is_of(series: str, wanted: str) -> bool:
-    family, _, label = wanted.partition("{")
-    return series.partition("{")[0] == family and label.rstrip("}") in series
 
 
 def _raw(connections: int) -> Work:

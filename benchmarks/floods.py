@@ -15,7 +15,6 @@ import contextlib
 import gzip
 import multiprocessing
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from threading import Thread
 
 from benchmarks.connection import Connection, get, post
+from benchmarks.counters import figures
 from benchmarks.processes import ROOT, DevCluster
 from benchmarks.publish import create_topic, percentile
 from benchmarks.report import Report, Row, Target
@@ -37,6 +37,7 @@ CONNECTIONS = 4
 TIMES_MAX, STALL_MS_MAX = 3.0, 100.0
 FLOOD_WAITS_S = 20.0
 LOWEST_PRIORITY = 19
+WORST_STALL = "goqueue_loop_lag_worst_seconds"
 MIB = 1 << 20
 ROWS = gzip.compress(b'{"messages":[' + b",".join([b"{}"] * (5 * MIB)) + b"]}", 9)
 
@@ -98,12 +99,7 @@ async def publish(cluster: DevCluster, seconds: float) -> list[float]:
 
 
 async def worst_stall_s(cluster: DevCluster) -> float:
-    link = await Connection.open(cluster.addresses[0])
-    _, text = await link.ask(get("/metrics", "text/plain"))
-    link.close()
-    found = re.search(rb"(?m)^goqueue_loop_lag_worst_seconds(?:\{[^}]*\})? (\S+)", text)
-    assert found is not None
-    return float(found[1])
+    return (await figures(cluster.addresses[0], [WORST_STALL]))[WORST_STALL]
 
 
 @contextlib.contextmanager

@@ -6,12 +6,15 @@ import asyncio
 import signal
 from pathlib import Path
 
+from benchmarks.bare import MACHINE, aiohttp_row
 from benchmarks.processes import DevCluster, memory_bytes
-from benchmarks.report import Report, Row, Target
+from benchmarks.report import Report, Row, Target, number
 from benchmarks.rows import Rows
 from benchmarks.tails import READERS, tails
 
 GOQUEUE_JSON_1KB, GOQUEUE_JSON_100B = 106_467, 422_667
+BARE = 0.3
+"""Of the rate of an HTTP server that parses JSON and does nothing, at 64 connections."""
 SETTLE_S = 3.0
 MIB = 1 << 20
 
@@ -20,7 +23,7 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
     with DevCluster(1, folder / "one") as cluster:
         rows = Rows(report, "One node", cluster, seconds)
         for connections in (1, 8, 64):
-            await rows.single(connections)
+            await rows.single(connections, _against_aiohttp(report, connections))
         for batch in (10, 100, 1000):
             await rows.json(batch, 100)
         await rows.single(64, durability="relaxed")
@@ -39,6 +42,13 @@ async def measure(report: Report, folder: Path, seconds: float, *, quick: bool) 
         await _million(
             Rows(report, f"One node with {count:,} messages of 100 B", cluster, seconds), count
         )
+
+
+def _against_aiohttp(report: Report, connections: int) -> Target | None:
+    bare = report.figure(MACHINE, aiohttp_row(connections))
+    if bare is None or connections < 64:
+        return None
+    return Target(f"≥ {BARE:g} × aiohttp's {number(bare)}", lambda rate: rate >= BARE * bare)
 
 
 async def _million(rows: Rows, count: int) -> None:

@@ -62,12 +62,14 @@ def numbered(size: int, count: int) -> list[bytes]:
     return [b"%012d" % number + endings[number % 32] for number in range(count)]
 
 
-def json_bodies(topic: str, size: int, batch: int) -> list[Body]:
+def json_bodies(topic: str, size: int, batch: int, *, keyed: bool = False) -> list[Body]:
     """Requests of `batch` messages in JSON, values of `size` bytes."""
     bodies = []
     for number in range(BODIES if batch <= 100 else 8):
         values = sample(size, batch * (number + 1))[-batch:]
         messages = [{"value": value.decode()} for value in values]
+        for row, message in enumerate(messages) if keyed else ():
+            message["key"] = f"key-{number * batch + row}"
         body = json.dumps({"messages": messages}, separators=(",", ":")).encode()
         request = post(f"/v1/topics/{topic}/messages", body, "application/json")
         bodies.append(Body(request, batch, fingerprint(values)))

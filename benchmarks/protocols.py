@@ -19,7 +19,7 @@ from benchmarks.flows import CREDIT, PUBLISHERS, READERS, Duplexes, Flow, Socket
 from benchmarks.payloads import Sent, fingerprint, json_bodies, sample
 from benchmarks.processes import DevCluster, cpu_seconds
 from benchmarks.publish import Load, check, create_topic, publish
-from benchmarks.redis import Opened, Redis, add_one_by_one
+from benchmarks.redis import Opened, Redis, add_all
 from benchmarks.report import Report, Row, Target, number
 from benchmarks.stream import finished
 
@@ -136,7 +136,7 @@ async def _one_by_one(report: Report, cluster: DevCluster, seconds: float) -> No
     async def add(seconds: float = seconds) -> Load:
         cpu_before, began = cpu_seconds(cluster.pids()), time.perf_counter()
         names = [stream.encode() for stream in streams]
-        times, sent = await add_one_by_one(opened, names, 100, seconds)
+        times, sent = await add_all(opened, names, 100, seconds)
         took_s = time.perf_counter() - began
         cpu_s = cpu_seconds(cluster.pids()) - cpu_before
         added[:] = [one.plus(more) for one, more in zip(added, sent, strict=True)]

@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from benchmarks.amqp import Consumer, Publisher, request_of
+from benchmarks.amqp import Channel, Consumer, Publisher, request_of
 from benchmarks.payloads import numbered, sample
 from benchmarks.processes import cpu_seconds, family, free_ports
 from benchmarks.publish import Load
@@ -62,8 +62,9 @@ class RabbitMq:
     def pids(self) -> list[int]:
         return [pid for process in self._processes for pid in family(process.pid)]
 
-    async def publish(self, connections: int, size: int, seconds: float) -> Load:
-        """One persistent message a confirm to a quorum queue of three; each connection waits."""
+    async def publish(self, connections: int, size: int, seconds: float, batch: int = 1) -> Load:
+        """Persistent messages to a quorum queue of three: each connection sends so many, and waits
+        until all are confirmed."""
         queue = f"bench-{next(self._queues)}"
         requests = [request_of(queue, value) for value in sample(size, 32)]
         opened = [
@@ -76,23 +77,23 @@ class RabbitMq:
         until = began + seconds
 
         async def work(publisher: Publisher) -> None:
-            number = 0
+            turn = itertools.cycle(requests)
             while (before := time.perf_counter()) < until:
-                await publisher.publish(requests[number % len(requests)])
+                await publisher.fill([next(turn) for _ in range(batch)])
                 times.append(time.perf_counter() - before)
-                number += 1
 
         async with asyncio.TaskGroup() as tasks:
             for publisher in opened:
                 tasks.create_task(work(publisher))
         took = time.perf_counter() - began
         cpu = cpu_seconds(pids) - cpu_before
-        stored = await self._stored(opened[0], queue, len(times))
+        count = len(times) * batch
+        stored = await self.stored(opened[0], queue, count)
         for publisher in opened:
             publisher.close()
-        if stored != len(times):
-            raise RuntimeError(f"rabbitmq confirmed {len(times)} messages and has {stored}")
-        return Load(len(times), took, cpu, 0, times)
+        if stored != count:
+            raise RuntimeError(f"rabbitmq confirmed {count} messages and has {stored}")
+        return Load(count, took, cpu, 0, times)
 
     async def settle(
         self, consumers: int, prefetch: int, size: int, count: int, seconds: float
@@ -121,16 +122,16 @@ class RabbitMq:
         for consumer in opened:
             await consumer.stop()
             consumer.close()
-        stored = await self._stored(publisher, queue, count - load.count)
+        stored = await self.stored(publisher, queue, count - load.count)
         publisher.close()
         if stored != count - load.count:
             raise RuntimeError(f"rabbitmq: {load.count} of {count} acked, and {stored} are left")
         return load
 
-    async def _stored(self, publisher: Publisher, queue: str, expected: int) -> int:
+    async def stored(self, channel: Channel, queue: str, expected: int) -> int:
         """The count that RabbitMQ tells is some seconds old; wait for it to be exact."""
         deadline = time.monotonic() + 10
-        while (stored := await publisher.declare(queue, NODES)) != expected:
+        while (stored := await channel.declare(queue, NODES)) != expected:
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.2)

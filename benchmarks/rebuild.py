@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.connection import BadAnswer, Connection, get, post
+from benchmarks.connection import BadAnswer, Connection, post
+from benchmarks.counters import figures
 from benchmarks.payloads import Body, batch_bodies, fingerprint
 from benchmarks.processes import ROOT, DevCluster
 from benchmarks.publish import Load, create_topic, percentile, publish
@@ -28,6 +29,8 @@ from log.disk.files import OsDisk
 from log.store.directory import Store
 
 TOPIC = "rebuilt"
+RECEIVED = 'goqueue_transferred_bytes_total{direction="received"}'
+UNDER_WAY = "goqueue_transfers"
 RECORD_BYTES, RECORDS = 10_000, 50
 """Of one request while the partition is filled."""
 STEADY_PER_S, CONNECTIONS = 100, 4
@@ -196,18 +199,10 @@ async def _watch(cluster: DevCluster, victim: int) -> _Copied:
 
 async def _copies(address: tuple[str, int]) -> tuple[int, int]:
     try:
-        connection = await Connection.open(address)
-        _, body = await connection.ask(get("/metrics"))
-        connection.close()
+        found = await figures(address, [RECEIVED, UNDER_WAY])
     except (OSError, BadAnswer):
         return 0, 0
-    received = under_way = 0.0
-    for line in body.decode().splitlines():
-        if line.startswith('goqueue_transferred_bytes_total{direction="received"}'):
-            received = float(line.rsplit(" ", 1)[1])
-        elif line.startswith("goqueue_transfers "):
-            under_way = float(line.rsplit(" ", 1)[1])
-    return int(received), int(under_way)
+    return int(found[RECEIVED]), int(found[UNDER_WAY])
 
 
 async def _is_in_sync(cluster: DevCluster, victim: int, stays: int) -> bool:

@@ -58,11 +58,12 @@ class Redis:
         assert self._process is not None
         return self._process.pid
 
-    async def publish(self, connections: int, size: int, seconds: float) -> Load:
-        """XADD one message a command, each connection waiting for its answer."""
+    async def publish(self, connections: int, size: int, seconds: float, batch: int = 1) -> Load:
+        """XADD one message a command, each connection sending so many and waiting for their
+        answers."""
         opened = [await self._open() for _ in range(connections)]
         cpu_before, began = cpu_seconds([self.pid]), time.perf_counter()
-        times, (sent,) = await add_one_by_one(opened, [b"s"], size, seconds)
+        times, (sent,) = await add_all(opened, [b"s"], size, seconds, batch)
         took = time.perf_counter() - began
         cpu = cpu_seconds([self.pid]) - cpu_before
         stored = await self.stored(b"s")
@@ -70,7 +71,7 @@ class Redis:
             writer.close()
         if stored.count < sent.count:
             raise RuntimeError(f"redis acknowledged {sent.count} messages and has {stored.count}")
-        return Load(len(times), took, cpu, 0, times)
+        return Load(len(times) * batch, took, cpu, 0, times)
 
     async def ready(self) -> None:
         """Return once it answers."""
@@ -190,11 +191,11 @@ class Link:
         return [(await self._reader.readline())[:-2] for _ in range(count)]
 
 
-async def add_one_by_one(
-    opened: Sequence[Opened], streams: Sequence[bytes], size: int, seconds: float
+async def add_all(
+    opened: Sequence[Opened], streams: Sequence[bytes], size: int, seconds: float, batch: int = 1
 ) -> tuple[list[float], list[Sent]]:
-    """XADD for so long, one connection after the other on another stream, each of which waits for
-    its answer: the seconds of each command, and what each stream was sent."""
+    """XADD for so long, one connection after the other on another stream, each of which sends so
+    many and waits for their answers: the seconds of each batch, and what each stream was sent."""
     values = sample(size, VALUES)
     times: list[float] = []
     sent = [Counter[bytes]() for _ in streams]
@@ -205,16 +206,17 @@ async def add_one_by_one(
         commands = [_xadd(value, streams[number % len(streams)]) for value in values]
         now = time.perf_counter()
         while not mine or now < until:
-            before = now
-            writer.write(commands[at])
-            line = await reader.readline()
-            if not line.startswith(b"$"):
-                raise RuntimeError(f"XADD was answered {line!r}")
-            await reader.readline()
+            before, turn = now, [(at + step) % VALUES for step in range(batch)]
+            writer.write(b"".join(commands[one] for one in turn))
+            for _ in turn:
+                line = await reader.readline()
+                if not line.startswith(b"$"):
+                    raise RuntimeError(f"XADD was answered {line!r}")
+                await reader.readline()
             now = time.perf_counter()
             times.append(now - before)
-            mine[values[at]] += 1
-            at = (at + 1) % VALUES
+            mine.update(values[one] for one in turn)
+            at = (at + batch) % VALUES
 
     async with asyncio.TaskGroup() as tasks:
         for number, (reader, writer) in enumerate(opened):

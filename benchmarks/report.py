@@ -28,6 +28,9 @@ what was acknowledged; an answer that isn't a success fails the run.
 - **Majority** is the default durability: an ack means fsynced on a majority. **Relaxed** acks
   after write(2) and syncs within 50 ms.
 - Topics have the default 6 partitions; connections are spread over the nodes.
+- Peers are measured where they are installed (`apt install rabbitmq-server nats-server
+  redis-server`), and their own clients by the Python that `PEERS_PYTHON` names, in which
+  `pip install nats-py aio-pika redis` was done.
 - Targets without a peer are absolute figures for a quiet machine with 2 cores.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.counters import counted
 from benchmarks.payloads import Body, batch_bodies, json_bodies
 from benchmarks.processes import DevCluster
 from benchmarks.publish import PARTITIONS, Load, check, create_topic, percentile, publish
@@ -11,6 +12,11 @@ from benchmarks.read import check_json, read_back
 from benchmarks.report import Report, Row, Target
 
 WARM_UP_S = 0.3
+COUNTED = {
+    "frames": 'goqueue_link_frames_total{direction="out"}',
+    "fsyncs": "goqueue_storage_fsync_total",
+}
+"""Of all nodes, each where it is sent or done."""
 
 
 class Rows:
@@ -22,6 +28,7 @@ class Rows:
         self.cluster = cluster
         self.seconds = seconds
         self._topics = 0
+        self._counts = ""
 
     async def topic(self, **settings: object) -> str:
         self._topics += 1
@@ -30,17 +37,25 @@ class Rows:
         return name
 
     def add(self, name: str, load: Load, target: Target | None = None, note: str = "") -> None:
-        p99_ms = percentile(load.latencies_s, 0.99) * 1e3
-        note = note or f"p99 {p99_ms:.1f} ms a request"
+        p50_ms, p99_ms = (percentile(load.latencies_s, share) * 1e3 for share in (0.5, 0.99))
+        note = note or f"p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms a request{self._counts}"
+        self._counts = ""
         row = Row(name, load.rate, "msg/s", target, load.cpu_us, note)
         self.report.add(self.section, row)
 
     async def single(
-        self, connections: int, target: Target | None = None, durability: str = "majority"
+        self,
+        connections: int,
+        target: Target | None = None,
+        durability: str = "majority",
+        *,
+        keyed: bool = False,
     ) -> None:
         topic = await self.topic(durability=durability)
-        load = await self._publish(topic, json_bodies(topic, 100, 1), connections)
-        self.add(f"{durability}, JSON 1 × 100 B, connections: {connections}", load, target)
+        bodies = json_bodies(topic, 100, 1, keyed=keyed)
+        load = await self._publish(topic, bodies, connections)
+        kind = "keyed JSON" if keyed else "JSON"
+        self.add(f"{durability}, {kind} 1 × 100 B, connections: {connections}", load, target)
 
     async def json(
         self, batch: int, size: int, target: Target | None = None, durability: str = "majority"
@@ -75,6 +90,11 @@ class Rows:
     async def _publish(self, topic: str, bodies: Sequence[Body], connections: int) -> Load:
         warm = await self.topic()
         await publish(self.cluster, json_bodies(warm, 100, 1), connections, WARM_UP_S)
+        before = await counted(self.cluster, COUNTED)
         load = await publish(self.cluster, bodies, connections, self.seconds)
+        after = await counted(self.cluster, COUNTED)
+        self._counts = "".join(
+            f", {(after[name] - before[name]) / max(1, load.count):.2f} {name}" for name in COUNTED
+        )
         await check(self.cluster, topic, load)
         return load

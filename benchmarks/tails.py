@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from benchmarks.connection import Connection, get
+from benchmarks.counters import figures
 from benchmarks.payloads import json_bodies
 from benchmarks.processes import cpu_seconds
 from benchmarks.publish import publish
@@ -15,6 +15,7 @@ from benchmarks.rows import Rows
 RATE = 20_000
 READERS = 10
 DRAIN_S = 30.0
+READS = [f'goqueue_tail_reads_total{{reader="{reader}"}}' for reader in ("shared", "own")]
 _EVENT = b"\ndata: "
 
 
@@ -77,13 +78,6 @@ async def tails(rows: Rows, readers: int) -> None:
 
 async def _reads(rows: Rows) -> tuple[float, float]:
     """Reads of partitions for tails until now: shared, and of readers by themselves."""
-    connection = await Connection.open(rows.cluster.addresses[0])
-    _, body = await connection.ask(get("/metrics"))
-    connection.close()
+    found = await figures(rows.cluster.addresses[0], READS)
     await asyncio.sleep(1.0)  # what is told is kept for so long
-    found = {"shared": 0.0, "own": 0.0}
-    for line in body.decode().splitlines():
-        for reader in found:
-            if line.startswith(f'goqueue_tail_reads_total{{reader="{reader}"}}'):
-                found[reader] = float(line.split()[1])
-    return found["shared"], found["own"]
+    return found[READS[0]], found[READS[1]]

@@ -20,7 +20,7 @@ from benchmarks.payloads import Sent, fingerprint
 from benchmarks.processes import DevCluster
 from benchmarks.protocols import SECTION, add_row, in_turns
 from benchmarks.publish import Load, check, create_topic
-from benchmarks.redis import add_one_by_one
+from benchmarks.redis import add_all
 from benchmarks.redis_benchmark import rate_of
 from benchmarks.report import Report
 from tests.one_node import one_node
@@ -149,7 +149,7 @@ async def test_what_was_added_one_by_one_is_in_its_streams(cluster: Cluster) -> 
     (place,) = cluster.listeners("redis")
     opened = [await asyncio.open_connection(*place) for _ in range(3)]
 
-    times, sent = await add_one_by_one(opened, [b"a", b"b"], 100, MOMENT_S)
+    times, sent = await add_all(opened, [b"a", b"b"], 100, MOMENT_S)
     for _, writer in opened:
         writer.close()
 
@@ -163,7 +163,7 @@ async def test_a_refused_command_fails_the_run(cluster: Cluster) -> None:
     opened = [await asyncio.open_connection(*place)]
 
     with pytest.raises(ExceptionGroup) as raised:
-        await add_one_by_one(opened, [b"no!name"], 100, MOMENT_S)
+        await add_all(opened, [b"no!name"], 100, MOMENT_S)
     opened[0][1].close()
     assert raised.group_contains(RuntimeError, match="XADD was answered")
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import ROOT, DevCluster, free_ports
+from goqueue.everyday.opening import open_async
 from goqueue.tasks import Ended, Tasks, Worker
 
 CONCURRENCY = 16
@@ -77,7 +78,8 @@ class Figure:
 
 
 async def goqueue(target: str, count: int, *, run_in: str, partitions: int) -> float:
-    """Tasks a second of one worker in this process."""
+    """Tasks a second of one worker in this process, until it has left with all of them acked.
+    Raises RuntimeError where one is left."""
     app = Tasks(target, partitions=partitions)
 
     async def on_loop() -> None:
@@ -107,10 +109,14 @@ async def goqueue(target: str, count: int, *, run_in: str, partitions: int) -> f
     await asyncio.wait(
         {running, asyncio.ensure_future(all_done.wait())}, return_when="FIRST_COMPLETED"
     )
-    took = time.perf_counter() - began
     worker.stop()
     await running
+    took = time.perf_counter() - began
     await asyncio.to_thread(app.close)
+    async with open_async(target) as client:
+        left = (await client.lag("tasks", task.settings.queue)).total_lag
+    if left or done != count // CHUNK * CHUNK:
+        raise RuntimeError(f"{done} of {count} tasks are done, and {left} are not acked")
     return done / took
 
 

@@ -283,7 +283,7 @@ class ClusterMetrics:
         )
         self.link_frames = of.counter(
             "goqueue_link_frames_total",
-            "Frames over the peer link, sent and received",
+            "Frames over the peer link: what one turn of the loop has for a peer is one",
             ("node_id", "direction"),
             told=node,
             moves=cluster,

@@ -133,7 +133,6 @@ class Connection(asyncio.Protocol):
         """Queue one message; False when the connection is cut or not established."""
         if self.reason or self._sealer is None:
             return False
-        self.traffic.sent_frames += 1
         self._outbox.put(kind, parts)
         if self.backlog_bytes > self._limits.backlog_bytes_max:
             self.cut(STUCK)
@@ -146,7 +145,6 @@ class Connection(asyncio.Protocol):
     def put_urgent(self, kind: Kind, payload: bytes) -> None:
         """Queue one small message ahead of what waits."""
         if self.is_established:
-            self.traffic.sent_frames += 1
             self._outbox.put_urgent(kind, payload)
             self._schedule_flush()
 
@@ -263,8 +261,8 @@ class Connection(asyncio.Protocol):
     def _receive(self, opener: Opener, data: bytes) -> None:
         received, traffic = self._owner.received, self.traffic
         for body in opener.feed(data):
+            traffic.received_frames += 1
             for kind, payload in messages(body):
-                traffic.received_frames += 1
                 if kind == Kind.CHUNK:
                     whole = self._reassembly.add(payload)
                     if whole is not None:
@@ -298,6 +296,7 @@ class Connection(asyncio.Protocol):
                 break
             lines += self._sealer.seal(body)
             size += len(body)
+            self.traffic.sent_frames += 1
         self.traffic.sent_bytes += size
         self._written_bytes += sum(map(len, lines))
         self._transport.writelines(lines)

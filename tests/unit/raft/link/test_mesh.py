@@ -55,6 +55,12 @@ async def test_what_goes_over_a_link_is_counted_over_all_its_connections(cluster
     sent, received = a.mesh.traffic[B], b.mesh.traffic[A]
     assert sent.sent_bytes > 10_000 and received.received_bytes > 10_000
     assert sent.sent_frames > 3 and received.received_frames > 3
+    before_sent, before = sent.sent_frames, received.received_frames
+    for number in range(100):
+        assert a.mesh.send(B, GROUP, [b"%d" % number])
+    await eventually(lambda: len(b.frames) == 101)
+    assert 1 <= sent.sent_frames - before_sent < 10  # one, and statuses that are sent meanwhile
+    assert 1 <= received.received_frames - before < 10
     assert (sent.connects, sent.losses) == (received.connects, received.losses) == (2, 1)
 
 

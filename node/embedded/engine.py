@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.errors import SnapshotUnreadable
 from goqueue.background import TaskSet
 from goqueue.wire.errors import Conflict, GoQueueError, ServerError, Unavailable
+from goqueue.wire.types import CLUSTER_GROUP
 from log.disk.files import Disk, OsDisk
 from log.store.directory import Store
 from node.api.queue import QueuedMessage, SettleView
@@ -303,7 +304,7 @@ class Engine:
         await node.services.start()
         try:
             async with asyncio.timeout(READY_S):
-                while not node.broker.node.ready().ready and self.failure is None:
+                while not _is_whole(node) and self.failure is None:
                     await asyncio.sleep(LOOK_S)
                     refuse_damage(self.directory, store, self._disk)
             refuse_damage(self.directory, store, self._disk)
@@ -412,6 +413,15 @@ class Engine:
         for task in list(self._asking):
             task.cancel()
         self._ending.set()
+
+
+def _is_whole(node: NodeAssembly) -> bool:
+    """Whether it serves, and has applied all that was found, of the cluster and of each partition:
+    nobody else leads these, however long its host keeps it from its elections."""
+    if not node.broker.node.ready().ready:
+        return False
+    leads = node.raft.raft_group(CLUSTER_GROUP).is_ready_leader
+    return leads and not node.timed.replicas.are_replaying
 
 
 def desk_of(node: NodeAssembly, config: NodeConfig) -> Desk:

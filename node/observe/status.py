@@ -242,7 +242,7 @@ class NodeStatus:
         checks = {
             "storage": _check(self.fault),
             "cluster": _check(self._cluster.not_ready()),
-            "replay": _check(None if self._was_ready else self._replay.not_ready()),
+            "replay": _check(None if self._was_ready else self._not_replayed()),
             "loop": _check(
                 f"the event loop was {self._lag.lately_s:.1f} s late"
                 if self._lag.lately_s > LAG_S_MAX
@@ -259,6 +259,11 @@ class NodeStatus:
         return Readiness(ready, checks)
 
     # private
+
+    def _not_replayed(self) -> str | None:
+        if self._replicas.are_behind(self._cluster.state):
+            return "the replicas are being started"
+        return self._replay.not_ready()
 
     def behind_here(self) -> str:
         """Why this node is not in sync, as the leaders of what it holds have told; empty where it

@@ -158,6 +158,11 @@ class ReplicasOf(Generic[Host]):
         """Whether this node has not come back from its last start with all of them."""
         return not self._began or any(host.is_replaying for host in self._not_replayed())
 
+    def are_behind(self, state: ClusterState) -> bool:
+        """Whether the state names replicas here that no `reconcile` has met yet."""
+        met = self._hosts.keys() | self.refused.keys() | self._held | set(self.waiting)
+        return not self._began or any(id not in met for id in self._wanted(state))
+
     @property
     def not_caught_up(self) -> str | None:
         """Why requests would wait here: replicas apply what their logs held at the start, and keep

@@ -21,8 +21,11 @@ from goqueue.wire.errors import GoQueueError, Unavailable
 from log.disk.files import OsDisk, SyncFailed
 from node import factories
 from node.embedded import engine as embedded
+from node.embedded.check import DirectoryDamaged
 from node.embedded.engine import DirectoryFailed, Engine, open_engine
 from node.embedded.settings import embedded_config
+from node.replicas.reconciler import Reconciler
+from raft.apply import Apply
 
 ROOT = Path(__file__).resolve().parents[4]
 JSON = {"Content-Type": "application/json"}
@@ -104,6 +107,37 @@ def test_nothing_is_left_of_one_that_could_not_be_opened(tmp_path: Path) -> None
         open_engine(str(tmp_path / "file"))
 
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("late", ["the state", "the replicas"])
+def test_it_is_open_once_all_is_applied_and_damage_is_told(
+    directory: str, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """A busy machine gives the loop time for one entry a turn, or little for starting replicas."""
+    engine = open_engine(directory)
+    for number in range(3):
+        assert publish(engine, f"value {number}") == 200
+    engine.close()
+    monkeypatch.setattr(embedded, "LOOK_S", 0.0)
+    apply_some, meet = Apply._apply_some, Reconciler._round
+
+    async def meet_late(self: Reconciler) -> float | None:
+        if self._cluster.state.layout._looks:
+            await asyncio.sleep(0.1)
+        return await meet(self)
+
+    monkeypatch.setattr(Apply, "_apply_some", lambda self, _until: apply_some(self, float("-inf")))
+    if late == "the replicas":
+        monkeypatch.setattr(Reconciler, "_round", meet_late)
+    engine = open_engine(directory)
+    assert values(engine) == ["value 0", "value 1", "value 2"]
+    engine.close()
+
+    segments = Path(directory).glob("groups/*/*.segment")
+    (path,) = [one for one in segments if b"value 1" in one.read_bytes()]
+    path.write_bytes(path.read_bytes().replace(b"value 1", b"value 7"))
+    with pytest.raises(DirectoryDamaged):
+        open_engine(directory)
 
 
 def test_a_closed_one_says_so(directory: str) -> None:

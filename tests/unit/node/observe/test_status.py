@@ -173,6 +173,13 @@ def test_a_node_that_still_applies_what_its_logs_held_is_not_ready() -> None:
     assert (found.checks["replay"].status, found.checks["replay"].message) == ("fail", why)
 
 
+def test_a_node_that_has_not_met_what_the_state_names_here_is_not_ready() -> None:
+    found = node_status(is_behind=True).readiness()
+
+    assert (found.ready, found.checks["replay"].status) == (False, "fail")
+    assert node_status(is_behind=False).readiness().ready
+
+
 def test_a_node_that_was_ready_stays_so_while_a_replica_is_renewed() -> None:
     node = node_status()
     assert node.readiness().ready
@@ -225,6 +232,8 @@ def node_status(
     keys: object = None,
     lag: LoopLag | None = None,
     not_caught_up: str | None = None,
+    *,
+    is_behind: bool = False,
 ) -> NodeStatus:
     """A node's that lacks nothing else."""
     parts: dict[str, Any] = {
@@ -235,7 +244,12 @@ def node_status(
             not_ready=lambda: None,
             is_newest=True,
         ),
-        "replicas": SimpleNamespace(not_caught_up=not_caught_up, replayed=0, looks=lambda: None),
+        "replicas": SimpleNamespace(
+            not_caught_up=not_caught_up,
+            replayed=0,
+            looks=lambda: None,
+            are_behind=lambda _state: is_behind,
+        ),
         "topology": None,
         "lag": lag or LoopLag(Metrics()),
         "space": None,

@@ -266,6 +266,19 @@ async def test_a_voter_that_came_back_with_another_data_directory_is_not_in_sync
     assert host.in_sync() == ["c", ME]
 
 
+async def test_a_node_is_behind_until_it_has_met_all_that_the_state_names_here() -> None:
+    node = Node()
+    assert node.replicas.are_behind(node.state)
+
+    await node.replicas.reconcile(node.state)
+
+    assert not node.replicas.are_behind(node.state)
+    assert node.replicas.hold(node.partition_id(0))
+    assert not node.replicas.are_behind(node.state), "it waits for another log"
+    node.replicas.release(node.partition_id(0))
+    assert node.replicas.are_behind(node.state)
+
+
 async def test_a_node_is_replaying_until_it_has_applied_what_its_replicas_found() -> None:
     node = Node()
     log = node.store.create_log(node.partition_id(0))

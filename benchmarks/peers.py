@@ -31,24 +31,18 @@ def nats_row(batch: int, connections: int) -> str:
 async def measure(report: Report, folder: Path, seconds: float) -> None:
     """A peer that is absent or doesn't start is told of, and has no rows."""
     report.tell(DURABLE)
-    if not RabbitMq.installed():
-        report.tell("RabbitMQ isn't installed (apt install rabbitmq-server): no rows, no ratios.")
-    else:
+    for name, is_there, package, work in (
+        ("RabbitMQ", RabbitMq.installed(), "rabbitmq-server", _rabbitmq),
+        ("NATS", Nats.installed(), "nats-server", _nats),
+        ("Redis", Redis.installed(), "redis-server", _redis),
+    ):
+        if not is_there:
+            report.tell(f"{name} isn't installed (apt install {package}): no rows, no ratios.")
+            continue
         try:
-            await _rabbitmq(report, folder, seconds)
+            await work(report, folder, seconds)
         except (OSError, RuntimeError) as error:
-            report.tell(f"RabbitMQ is installed but can't be measured: {str(error)[:300]}")
-    if not Nats.installed():
-        report.tell("NATS isn't installed (apt install nats-server): no rows.")
-    else:
-        try:
-            await _nats(report, folder, seconds)
-        except (OSError, RuntimeError) as error:
-            report.tell(f"NATS is installed but can't be measured: {str(error)[:300]}")
-    if not Redis.installed():
-        report.tell("Redis isn't installed (apt install redis-server): no rows.")
-    else:
-        await _redis(report, folder, seconds)
+            report.tell(f"{name} is installed but can't be measured: {str(error)[:300]}")
 
 
 async def _rabbitmq(report: Report, folder: Path, seconds: float) -> None:

@@ -140,29 +140,23 @@ async def measure(
 async def _peers(report: Report, folder: Path, seconds: float, python: str) -> list[Called]:
     """Those whose rate GoQueue's is held against."""
     found: list[Called] = []
-    ways: list[tuple[str, bool, Callable[[], Awaitable[Called]]]] = [
-        ("nats-py, JetStream ×3", Nats.installed(), lambda: _nats(folder, seconds, python)),
-        ("aio-pika, quorum queue ×3", RabbitMq.installed(), lambda: _amqp(folder, seconds, python)),
+    ways: list[tuple[str, bool, Callable[[Path, float, str], Awaitable[Called]]]] = [
+        ("nats-py, JetStream ×3", Nats.installed(), _nats),
+        ("aio-pika, quorum queue ×3", RabbitMq.installed(), _amqp),
+        ("redis-py, XADD, fsync always", Redis.installed(), _redis),
     ]
     for name, is_there, work in ways:
         if not is_there:
             report.tell(f"{name}: its server isn't installed: no row.")
             continue
         try:
-            found.append(await work())
+            called = await work(folder, seconds, python)
         except (OSError, RuntimeError) as error:
             report.tell(f"{name} can't be measured: {str(error)[:300]}")
             continue
-        _add(report, f"{name}, callers: {CALLERS}", found[-1])
-    if Redis.installed():
-        try:
-            _add(
-                report,
-                f"redis-py, XADD, fsync always, callers: {CALLERS}",
-                await _redis(folder, seconds, python),
-            )
-        except (OSError, RuntimeError) as error:
-            report.tell(f"redis-py can't be measured: {str(error)[:300]}")
+        _add(report, f"{name}, callers: {CALLERS}", called)
+        if work is not _redis:
+            found.append(called)
     return found
 
 

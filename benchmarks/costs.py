@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.counters import counted
+from benchmarks.counters import FRAMES, SYNCS, counted
 from benchmarks.payloads import json_bodies
 from benchmarks.processes import ROOT, DevCluster, cpu_seconds
 from benchmarks.publish import Load, create_topic, publish
@@ -26,8 +26,8 @@ from benchmarks.receive import receive
 from goqueue import AsyncClient
 
 COUNTED = {
-    "frames": 'goqueue_link_frames_total{direction="out"}',
-    "syncs": "goqueue_storage_fsync_total",
+    "frames": FRAMES,
+    "syncs": SYNCS,
     "entries": "goqueue_raft_commit_index",
     "hops": "goqueue_forwarded_requests_total",
 }

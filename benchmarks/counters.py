@@ -7,10 +7,16 @@ from collections.abc import Iterable, Mapping
 from benchmarks.connection import Connection, get
 from benchmarks.processes import DevCluster
 
+KEPT_S = 1.0
+"""A node keeps what it told for so long: who counts what happens in between waits for that."""
+FRAMES = 'goqueue_link_frames_total{direction="out"}'
+SYNCS = "goqueue_storage_fsync_total"
+"""Of all nodes: a frame is counted where it is sent, a sync where it is done."""
+
 
 async def figures(address: tuple[str, int], names: Iterable[str]) -> dict[str, float]:
     """The sum of each metric's series on one node; all of them, or those with the label that is
-    given: `goqueue_link_frames_total{direction="out"}`. Raises OSError, BadAnswer."""
+    given, as in FRAMES. Raises OSError, BadAnswer."""
     connection = await Connection.open(address)
     _, body = await connection.ask(get("/metrics", "text/plain"))
     connection.close()

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.payloads import numbered, sample
-from benchmarks.processes import cpu_seconds, free_ports
+from benchmarks.processes import free_ports
 from benchmarks.publish import Load
-from benchmarks.settling import WAIT_S, Settled, work_until
+from benchmarks.settling import WAIT_S, Settled, begun, work_until
 
 NODES = 3
 START_DEADLINE_S = 30.0
@@ -91,28 +91,20 @@ class Nats:
         stream = await self.stream()
         links = [await Link.open(self.ports[at % NODES]) for at in range(connections)]
         values = sample(size, VALUES)
-        times: list[float] = []
-        pids = self.pids()
-        cpu_before, began = cpu_seconds(pids), time.perf_counter()
-        until = began + seconds
+        turns = {
+            link: itertools.cycle([link.request_of(stream, one) for one in values])
+            for link in links
+        }
 
-        async def work(link: Link) -> None:
-            requests = [link.request_of(stream, value) for value in values]
-            turn = itertools.cycle(requests)
-            while (before := time.perf_counter()) < until:
-                await link.publish([next(turn) for _ in range(batch)])
-                times.append(time.perf_counter() - before)
+        async def turn(link: Link) -> int:
+            await link.publish([next(turns[link]) for _ in range(batch)])
+            return batch
 
-        async with asyncio.TaskGroup() as tasks:
-            for link in links:
-                tasks.create_task(work(link))
-        took = time.perf_counter() - began
-        cpu = cpu_seconds(pids) - cpu_before
-        count = len(times) * batch
-        await self.check(stream, count)
+        load = await work_until(links, begun, turn, self.pids(), seconds)
+        await self.check(stream, load.count)
         for link in links:
             link.close()
-        return Load(count, took, cpu, 0, times)
+        return load
 
     async def settle(
         self, consumers: int, limit: int, size: int, count: int, seconds: float
@@ -131,16 +123,13 @@ class Nats:
             raise RuntimeError(f"nats makes no consumer: {made}")
         settled = Settled(count)
 
-        async def begin(_: Link) -> None:
-            return
-
         async def turn(link: Link) -> int:
             given = await link.pull(stream, limit)
             link.ack(given)
             settled.add(int(one.payload[:12]) for one in given)
             return len(given)
 
-        load = await work_until(links, begin, turn, self.pids(), seconds)
+        load = await work_until(links, begun, turn, self.pids(), seconds)
         await self._check_acked(control, stream, count - load.count)
         for link in (*links, control):
             link.close()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.amqp import Channel, Consumer, Publisher, request_of
 from benchmarks.payloads import numbered, sample
-from benchmarks.processes import cpu_seconds, family, free_ports
+from benchmarks.processes import family, free_ports
 from benchmarks.publish import Load
-from benchmarks.settling import WAIT_S, Settled, work_until
+from benchmarks.settling import WAIT_S, Settled, begun, work_until
 
 START_DEADLINE_S = 90.0
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
@@ -71,29 +71,19 @@ class RabbitMq:
             await Publisher.open(self.ports[number % NODES], queue, quorum=NODES)
             for number in range(connections)
         ]
-        times: list[float] = []
-        pids = self.pids()
-        cpu_before, began = cpu_seconds(pids), time.perf_counter()
-        until = began + seconds
+        turns = itertools.cycle(requests)
 
-        async def work(publisher: Publisher) -> None:
-            turn = itertools.cycle(requests)
-            while (before := time.perf_counter()) < until:
-                await publisher.fill([next(turn) for _ in range(batch)])
-                times.append(time.perf_counter() - before)
+        async def turn(publisher: Publisher) -> int:
+            await publisher.fill([next(turns) for _ in range(batch)])
+            return batch
 
-        async with asyncio.TaskGroup() as tasks:
-            for publisher in opened:
-                tasks.create_task(work(publisher))
-        took = time.perf_counter() - began
-        cpu = cpu_seconds(pids) - cpu_before
-        count = len(times) * batch
-        stored = await self.stored(opened[0], queue, count)
+        load = await work_until(opened, begun, turn, self.pids(), seconds)
+        stored = await self.stored(opened[0], queue, load.count)
         for publisher in opened:
             publisher.close()
-        if stored != count:
-            raise RuntimeError(f"rabbitmq confirmed {count} messages and has {stored}")
-        return Load(count, took, cpu, 0, times)
+        if stored != load.count:
+            raise RuntimeError(f"rabbitmq confirmed {load.count} messages and has {stored}")
+        return load
 
     async def settle(
         self, consumers: int, prefetch: int, size: int, count: int, seconds: float

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.payloads import MASK, Sent, fingerprint, numbered, sample
 from benchmarks.processes import cpu_seconds, free_ports
 from benchmarks.publish import Load
-from benchmarks.settling import Settled, work_until
+from benchmarks.settling import Settled, begun, work_until
 
 FILL_BATCH = 1000
 VALUES = 32
@@ -102,9 +102,6 @@ class Redis:
         await control.ask(b"XGROUP", b"CREATE", stream, b"g", b"0")
         settled = Settled(count)
 
-        async def begin(_: Link) -> None:
-            return
-
         async def turn(link: Link) -> int:
             ids, values = await link.read_group(stream, limit)
             if ids:
@@ -114,7 +111,7 @@ class Redis:
                 settled.add(int(value[:12]) for value in values)
             return len(ids)
 
-        load = await work_until(links, begin, turn, [self.pid], seconds)
+        load = await work_until(links, begun, turn, [self.pid], seconds)
         pending = await control.pending(stream)
         for link in (*links, control):
             link.close()

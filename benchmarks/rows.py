@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from benchmarks.counters import counted
+from benchmarks.counters import FRAMES, KEPT_S, SYNCS, counted
 from benchmarks.payloads import Body, batch_bodies, json_bodies
 from benchmarks.processes import DevCluster
 from benchmarks.publish import PARTITIONS, Load, check, create_topic, percentile, publish
@@ -12,11 +13,7 @@ from benchmarks.read import check_json, read_back
 from benchmarks.report import Report, Row, Target
 
 WARM_UP_S = 0.3
-COUNTED = {
-    "frames": 'goqueue_link_frames_total{direction="out"}',
-    "fsyncs": "goqueue_storage_fsync_total",
-}
-"""Of all nodes, each where it is sent or done."""
+COUNTED = {"frames": FRAMES, "fsyncs": SYNCS}
 
 
 class Rows:
@@ -28,7 +25,6 @@ class Rows:
         self.cluster = cluster
         self.seconds = seconds
         self._topics = 0
-        self._counts = ""
 
     async def topic(self, **settings: object) -> str:
         self._topics += 1
@@ -36,10 +32,9 @@ class Rows:
         await create_topic(self.cluster, name, **settings)
         return name
 
-    def add(self, name: str, load: Load, target: Target | None = None, note: str = "") -> None:
+    def add(self, name: str, load: Load, target: Target | None = None, counts: str = "") -> None:
         p50_ms, p99_ms = (percentile(load.latencies_s, share) * 1e3 for share in (0.5, 0.99))
-        note = note or f"p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms a request{self._counts}"
-        self._counts = ""
+        note = f"p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms a request{counts}"
         row = Row(name, load.rate, "msg/s", target, load.cpu_us, note)
         self.report.add(self.section, row)
 
@@ -53,21 +48,21 @@ class Rows:
     ) -> None:
         topic = await self.topic(durability=durability)
         bodies = json_bodies(topic, 100, 1, keyed=keyed)
-        load = await self._publish(topic, bodies, connections)
         kind = "keyed JSON" if keyed else "JSON"
-        self.add(f"{durability}, {kind} 1 × 100 B, connections: {connections}", load, target)
+        name = f"{durability}, {kind} 1 × 100 B, connections: {connections}"
+        await self._publish(name, topic, bodies, connections, target)
 
     async def json(
         self, batch: int, size: int, target: Target | None = None, durability: str = "majority"
     ) -> None:
         topic = await self.topic(durability=durability)
-        load = await self._publish(topic, json_bodies(topic, size, batch), 8)
-        self.add(f"{durability}, JSON {batch} × {size} B, connections: 8", load, target)
+        name = f"{durability}, JSON {batch} × {size} B, connections: 8"
+        await self._publish(name, topic, json_bodies(topic, size, batch), 8, target)
 
     async def binary(self, target: Target | None, durability: str = "majority") -> None:
         topic = await self.topic(durability=durability)
-        load = await self._publish(topic, batch_bodies(topic, 100, 1000, PARTITIONS), 8)
-        self.add(f"{durability}, binary 1000 × 100 B, connections: 8", load, target)
+        name = f"{durability}, binary 1000 × 100 B, connections: 8"
+        await self._publish(name, topic, batch_bodies(topic, 100, 1000, PARTITIONS), 8, target)
 
     async def read(self, topic: str, stored: Load, *, binary: bool, target: Target | None) -> None:
         """Read what `fill` stored; it has checked the binary form, and this checks the JSON."""
@@ -87,14 +82,23 @@ class Rows:
             raise RuntimeError(f"{load.count} of {count} messages in time")
         return topic, load
 
-    async def _publish(self, topic: str, bodies: Sequence[Body], connections: int) -> Load:
+    async def _publish(
+        self,
+        name: str,
+        topic: str,
+        bodies: Sequence[Body],
+        connections: int,
+        target: Target | None,
+    ) -> None:
         warm = await self.topic()
         await publish(self.cluster, json_bodies(warm, 100, 1), connections, WARM_UP_S)
+        await asyncio.sleep(KEPT_S)
         before = await counted(self.cluster, COUNTED)
         load = await publish(self.cluster, bodies, connections, self.seconds)
+        await asyncio.sleep(max(0.0, KEPT_S - load.seconds))
         after = await counted(self.cluster, COUNTED)
-        self._counts = "".join(
-            f", {(after[name] - before[name]) / max(1, load.count):.2f} {name}" for name in COUNTED
-        )
         await check(self.cluster, topic, load)
-        return load
+        counts = "".join(
+            f", {(after[one] - before[one]) / max(1, load.count):.2f} {one}" for one in COUNTED
+        )
+        self.add(name, load, target, counts)

@@ -1,4 +1,5 @@
-"""What every bench of receiving and settling shares: consumers in turns, and each message once."""
+"""What benches of publishing, receiving and settling share: turns for some time, and each message
+once."""
 
 from __future__ import annotations
 
@@ -36,6 +37,10 @@ class Settled:
         return [number for number, seen in enumerate(self._seen) if seen]
 
 
+async def begun(_connection: object) -> None:
+    """For `work_until`: there is nothing to begin."""
+
+
 async def work_until(
     consumers: Sequence[T],
     begin: Callable[[T], Awaitable[None]],
@@ -43,9 +48,9 @@ async def work_until(
     pids: Sequence[int],
     seconds: float,
 ) -> Load:
-    """Each consumer receives and settles, turn by turn, until time or messages are up.
+    """Each consumer, or publisher, works turn by turn until time or messages are up.
 
-    `turn` answers how many messages it settled; 0 ends its consumer. The time ends with the last
+    `turn` answers how many messages it has done; 0 ends its consumer. The time ends with the last
     message, so a queue that ran empty costs the figure nothing.
     """
     counts: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from benchmarks.counters import figures
+from benchmarks.counters import KEPT_S, figures
 from benchmarks.payloads import json_bodies
 from benchmarks.processes import cpu_seconds
 from benchmarks.publish import publish
@@ -79,5 +79,5 @@ async def tails(rows: Rows, readers: int) -> None:
 async def _reads(rows: Rows) -> tuple[float, float]:
     """Reads of partitions for tails until now: shared, and of readers by themselves."""
     found = await figures(rows.cluster.addresses[0], READS)
-    await asyncio.sleep(1.0)  # what is told is kept for so long
+    await asyncio.sleep(KEPT_S)
     return found[READS[0]], found[READS[1]]

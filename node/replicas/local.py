@@ -161,7 +161,7 @@ class ReplicasOf(Generic[Host]):
     def are_behind(self, state: ClusterState) -> bool:
         """Whether the state names replicas here that no `reconcile` has met yet."""
         met = self._hosts.keys() | self.refused.keys() | self._held | set(self.waiting)
-        return not self._began or any(id not in met for id in self._wanted(state))
+        return any(id not in met for id in self._wanted(state))
 
     @property
     def not_caught_up(self) -> str | None:

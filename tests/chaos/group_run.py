@@ -52,8 +52,10 @@ class Stage:
         nodes: int = 3,
         seed: int | None = None,
         rate: float = RATE,
+        session_s: float = SESSION_S,
     ) -> None:
-        """`rate`: messages that are published each second."""
+        """`rate`: messages that are published each second; `session_s`: how long a member may be
+        silent."""
         self.seed = seed if seed is not None else random.SystemRandom().randrange(1 << 32)
         self.rng = random.Random(self.seed)
         self.http = http
@@ -62,7 +64,7 @@ class Stage:
         self.history = folder / "run.jsonl"
         workers = folder / "workers"
         workers.mkdir(parents=True, exist_ok=True)
-        told = {"group": GROUP, "topic": TOPIC, "session_s": SESSION_S}
+        told = {"group": GROUP, "topic": TOPIC, "session_s": session_s}
         self.crew = Crew(self.cluster, workers, told)
         self.watch = GroupWatch(self.cluster, http, GROUP, self.journal)
         self.nemesis = Nemesis(self.cluster, http, TOPIC, History(), self.rng)

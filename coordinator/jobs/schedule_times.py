@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
@@ -31,6 +32,8 @@ ALIASES = {
     "@midnight": "0 0 0 * * *",
     "@hourly": "0 0 * * * *",
 }
+KNOWN_MAX = 1024
+"""Expressions that were read before; each run of a schedule asks for the next one."""
 YEARS_MAX = 40
 """An expression without a day in so many years never runs."""
 _HOURS = 24
@@ -173,11 +176,13 @@ def _clock_times(expression: str, after: datetime) -> Iterator[datetime]:
             raise BadConfig([f"cron: {expression!r} never runs"]) from None
 
 
+@lru_cache(KNOWN_MAX)
 def _is_hourly(expression: str) -> bool:
     hours = croniter.expand(expression, second_at_beginning=True)[0][1]
     return hours == ["*"] or len(hours) == _HOURS
 
 
+@lru_cache(KNOWN_MAX)
 def _six_fields(cron: str) -> str:
     """The expression with its seconds. Raises BadConfig where it is none."""
     expression = ALIASES.get(cron.strip().lower(), cron)

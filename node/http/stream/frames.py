@@ -88,7 +88,7 @@ KINDS: dict[str, type[Said]] = {
 
 class Subscribed(Struct, tag_field="type", tag="subscribed"):
     """The stream has begun. It is pinged after `keepalive_ms` of silence, lost after
-    `silence_ms`."""
+    `silence_ms`; after longer ones while it has nothing, see `Session.look`."""
 
     stream: str
     node: str

@@ -17,6 +17,7 @@ from node.api.broker import Broker
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Kind
 from node.http.connections.client import LocalClient, client_of
+from node.http.connections.probes import probe
 from node.http.connections.protocol import Connection
 from node.http.request.call import Call, FrontMetrics
 from node.http.request.drain_watch import DrainWatch
@@ -48,8 +49,8 @@ A text frame holds one JSON object with a `type`. The first one of the client is
 
 What was given belongs to the stream until it is settled. Where the client closes in order (1000,
 1001) the rest is ready again at once, as if it had not been delivered; where its connection is
-lost, or it is silent for 10 s, that is a failed attempt, `consumer lost`. A node that stops, or is
-drained, says `moved`, gives back, and closes with 1012.
+lost, or it is silent for 10 s while it has some, that is a failed attempt, `consumer lost`. A node
+that stops, or is drained, says `moved`, gives back, and closes with 1012.
 """
 
 
@@ -128,6 +129,7 @@ class Streams:
 
     def enter(self, session: Session) -> None:
         self._open[session] = None
+        probe(session.connection.transport, self._limits.stream_silence_s)
         self._figures.streams_open(len(self._open))
         if not len(self._tasks):
             drain = DrainWatch(self._broker.node)
@@ -175,7 +177,8 @@ class Streams:
                 self._move()
             now_s = loop.time()
             for session in list(self._open):
-                is_quiet = now_s - session.connection.heard_s >= silence_s / 2
+                seen_s = max(session.connection.heard_s, session.rested_s)
+                is_quiet = now_s - seen_s >= silence_s / 2
                 if is_quiet and session.look(now_s, silence_s):
                     session.connection.ping()
                 if now_s - session.judged_s >= limits.tail_keepalive_s:

@@ -54,6 +54,9 @@ from node.http.text.pieces import encode
 
 SETTLED_S = 5.0
 """How long the end of a stream waits for settles that are on their way."""
+AT_REST = 6
+"""A stream that holds nothing may be silent for so many times as long: nobody waits for it. That
+its host is gone the kernel finds (`probe`)."""
 NORMAL, GOING_AWAY, POLICY, FAILED, RESTARTS = 1000, 1001, 1008, 1011, 1012
 """Codes of closes."""
 NO_CODE = 0
@@ -117,6 +120,8 @@ class Session:
         self._end: End | None = None
         self._unsent_bytes = 0
         self._pinged_s = 0.0
+        self.rested_s = 0.0
+        """When it was seen last to hold nothing."""
         self.judged_s = asyncio.get_running_loop().time()
         """When the client's key was looked at last."""
         connection.overfull = self.fail
@@ -164,7 +169,9 @@ class Session:
 
     def look(self, now_s: float, silence_s: float) -> bool:
         """Whether to ping the client, of which nothing was heard for half of the silence that ends
-        its stream. What it takes, and what it sends and is not read, are signs of life."""
+        its stream. What it takes, and what it sends and is not read, are signs of life. While it
+        holds nothing it may be silent for `AT_REST` times as long; once it does, all of
+        `silence_s` begins."""
         connection, unsent = self.connection, self.connection.unsent_bytes
         if unsent < self._unsent_bytes:
             connection.heard_s = now_s
@@ -172,7 +179,10 @@ class Session:
         elif connection.is_reading_paused:
             connection.heard_s = now_s
         self._unsent_bytes = unsent
-        silent_s = now_s - connection.heard_s
+        silent_s = now_s - max(connection.heard_s, self.rested_s)
+        if not (unsent or self._outstanding or self._member):
+            self.rested_s = now_s
+            silent_s, silence_s = now_s - connection.heard_s, silence_s * AT_REST
         if silent_s >= silence_s:
             self.over(SILENT)
             connection.abort()

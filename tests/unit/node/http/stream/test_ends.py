@@ -233,9 +233,11 @@ async def test_a_client_that_is_silent_is_lost_and_one_that_answers_pings_is_not
         hearing.cancel()
 
 
-async def test_a_client_is_pinged_after_half_of_its_silence(front, orders, clock):
+async def test_a_client_is_pinged_after_half_of_its_silence(front, put, clock):
+    await put(b"a")
     async with talking(front, autoping=False) as talker:
         await talker.subscribe(topics=["orders"])
+        await talker.take(1)
         await clock.pass_ms(3_000)
         hearing = asyncio.ensure_future(talker.socket.receive(20))
         await asyncio.sleep(0.002)
@@ -248,6 +250,44 @@ async def test_a_client_is_pinged_after_half_of_its_silence(front, orders, clock
         await talker.say("credit", messages=1, bytes=1)
         await clock.pass_ms(3_000)
         assert len(front._streams) == 1, "a frame is a sign of life"
+
+
+async def test_a_client_that_holds_nothing_may_be_silent_for_longer(front, put, idle, clock):
+    async with talking(front, autoping=False) as talker:
+        await talker.subscribe(topics=["orders"])
+        (session,) = front._streams._open
+        wire = session.connection.transport.get_extra_info("socket")
+        asked = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert [wire.getsockopt(socket.IPPROTO_TCP, one) for one in asked] == [5, 2, 2], "in 9 s"
+        hearing = asyncio.ensure_future(talker.socket.receive(60))
+        for _ in range(50):
+            await clock.pass_ms(500)
+            await answered(front, silent=1)
+        assert not hearing.done()
+        for _ in range(10):
+            await clock.pass_ms(500)
+            await answered(front, silent=1)
+        assert (await hearing).type is aiohttp.WSMsgType.PING
+
+        await put(b"a")  # it holds something: it has 10 s, although it has not answered
+        await talker.take(1)
+        await clock.pass_ms(5_000)
+        assert len(front._streams) == 1
+        for _ in range(10):
+            await clock.pass_ms(500)
+        await idle()
+
+
+async def test_a_client_that_holds_nothing_is_lost_in_the_end(front, orders, idle, clock):
+    async with talking(front, autoping=False) as talker:
+        await talker.subscribe(topics=["orders"])
+        for _ in range(50):
+            await clock.pass_ms(1_000)
+        assert len(front._streams) == 1
+        for _ in range(12):
+            await clock.pass_ms(1_000)
+        await idle()
 
 
 async def test_a_pong_wakes_nobody_and_bytes_that_look_like_one_are_read(front, orders):

@@ -93,7 +93,7 @@ async def test_a_worker_ends_every_order(node: str) -> None:
     await run("publish_file", "orders", str(ORDERS), "--server", node)
 
     code, out, err = await run(
-        "worker", "orders", "--retry-after", "50ms", "--idle", "1s", "--server", node
+        "worker", "orders", "--retry-after", "50ms", "--idle", "5s", "--server", node
     )
 
     assert (code, err) == (0, "")
@@ -104,7 +104,7 @@ async def test_a_worker_ends_every_order(node: str) -> None:
 async def test_a_consumer_works_on_what_its_group_gives_it(node: str) -> None:
     await run("publish_file", "orders", str(ORDERS), "--server", node)
 
-    code, out, err = await run("consumer", "orders", "--idle", "0.5", "--server", node)
+    code, out, err = await run("consumer", "orders", "--idle", "5", "--server", node)
 
     assert code == 0
     assert err.count("the bank does not answer") == 17

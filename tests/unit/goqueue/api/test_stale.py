@@ -23,12 +23,22 @@ async def node() -> AsyncIterator[NodeAssembly]:
 @pytest.fixture
 async def near(node: NodeAssembly) -> AsyncIterator[AsyncClient]:
     """A client of the node, which holds six messages."""
-    url = f"http://127.0.0.1:{node.front.port}"
-    async with AsyncClient(url, retry=QUICK, timeout_s=0.5) as client:
+    async with AsyncClient(url(node), retry=QUICK) as client:
         await client.create_topic("t", partitions=1)
         for number in range(6):
             await client.publish("t", str(number), partition=0)
         yield client
+
+
+@pytest.fixture
+async def hurried(node: NodeAssembly, near: AsyncClient) -> AsyncIterator[AsyncClient]:
+    """As `near`, and soon gives up."""
+    async with AsyncClient(url(node), retry=QUICK, timeout_s=1.5) as client:
+        yield client
+
+
+def url(node: NodeAssembly) -> str:
+    return f"http://127.0.0.1:{node.front.port}"
 
 
 @pytest.fixture
@@ -65,13 +75,13 @@ async def test_a_page_says_that_it_is_stale_in_a_header_and_in_json(
 
 
 async def test_pages_that_nobody_confirms_end_in_an_error_after_what_there_is(
-    replica: Lagging, near: AsyncClient
+    replica: Lagging, hurried: AsyncClient
 ) -> None:
     replica.hide(2, answers=1 << 30)
     found = list[str]()
 
     with pytest.raises(Unavailable, match="t:0 from offset 2 on: no leader has confirmed") as told:
-        async for page in near.pages("t", 0):
+        async for page in hurried.pages("t", 0):
             found += [message.text for message in page]
 
     assert found == ["0", "1"]
@@ -79,7 +89,7 @@ async def test_pages_that_nobody_confirms_end_in_an_error_after_what_there_is(
 
 
 async def test_a_topic_that_is_to_be_current_is_asked_for_until_it_is(
-    replica: Lagging, near: AsyncClient
+    replica: Lagging, near: AsyncClient, hurried: AsyncClient
 ) -> None:
     replica.hide(2, answers=3)
     stale = await near.topic("t")
@@ -92,7 +102,7 @@ async def test_a_topic_that_is_to_be_current_is_asked_for_until_it_is(
 
     replica.hide(2, answers=1 << 30)
     with pytest.raises(Unavailable, match="topic t"):
-        await near.topic("t", current=True)
+        await hurried.topic("t", current=True)
 
 
 async def test_a_replay_reads_on_to_the_end_that_leaders_confirm(

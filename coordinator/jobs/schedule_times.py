@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from threading import get_ident
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
@@ -166,14 +167,18 @@ def _offset(zone: tzinfo, moment: datetime) -> timedelta:
 
 def _clock_times(expression: str, after: datetime) -> Iterator[datetime]:
     """The times that the expression names, on a clock that never changes."""
-    times = croniter(
-        expression, after, second_at_beginning=True, max_years_between_matches=YEARS_MAX
-    )
     while True:
         try:
-            yield times.get_next(datetime)
+            after = _read(expression, get_ident()).get_next(datetime, start_time=after)
         except CroniterError:
             raise BadConfig([f"cron: {expression!r} never runs"]) from None
+        yield after
+
+
+@lru_cache(KNOWN_MAX)
+def _read(expression: str, _thread: int) -> croniter:
+    """One for each thread: it remembers where it was asked last."""
+    return croniter(expression, second_at_beginning=True, max_years_between_matches=YEARS_MAX)
 
 
 @lru_cache(KNOWN_MAX)

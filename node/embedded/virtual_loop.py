@@ -39,9 +39,10 @@ class VirtualClock:
 
     def __init__(self, now_ms: int) -> None:
         self._start_ms = self._now_ms = now_ms
+        self._now_s = 0.0
 
     def now_s(self) -> float:
-        return _seconds(self._now_ms - self._start_ms)
+        return self._now_s
 
     def wall_ms(self) -> int:
         return self._now_ms
@@ -49,6 +50,7 @@ class VirtualClock:
     def move(self, now_ms: int) -> None:
         """It is so late now; never earlier than it was."""
         self._now_ms = max(self._now_ms, now_ms)
+        self._now_s = _seconds(self._now_ms - self._start_ms)
 
     def ms_at(self, at_s: float) -> int:
         """The first millisecond at which `now_s` is this or more."""

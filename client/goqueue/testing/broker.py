@@ -18,7 +18,7 @@ from goqueue.models.queued import DeadLetter
 from goqueue.models.times import Duration, Time, duration_ms, moment_ms
 from goqueue.testing.channel import MemoryChannel
 from goqueue.testing.checks import Checks
-from goqueue.testing.engine import VirtualEngine, find_engine
+from goqueue.testing.engine import OpenEngine, VirtualEngine, find_engine
 from goqueue.testing.listener import Listener
 from goqueue.testing.traffic import Fault, Traffic, What
 from goqueue.wire.errors import BadRequest, GoQueueError, Unavailable
@@ -79,6 +79,8 @@ class Broker:
         self._seed = seed
         self._keeps_spare = spare
         self._spare: Future[VirtualEngine] | None = None
+        self._open: OpenEngine | None = None
+        """Found once: it takes milliseconds to look through what is installed."""
         self._engine: VirtualEngine | None = None
         self._traffic: Traffic | None = None
         self._listener: Listener | None = None
@@ -104,7 +106,8 @@ class Broker:
     def start(self) -> None:
         """Usable when it returns. Raises EngineMissing where the server is not installed."""
         if self._engine is None:
-            self._engine = find_engine()(self._now_ms, self._seed)
+            self._open = find_engine()
+            self._engine = self._open(self._now_ms, self._seed)
             self._helper = ThreadPoolExecutor(1, thread_name_prefix="goqueue-spare")
             self._traffic = Traffic(self._engine)
             self._checks = Checks(lambda *asked: self.engine.ask(*asked))
@@ -135,7 +138,8 @@ class Broker:
         if spare is not None and now_ms == self._now_ms:
             self._engine = spare.result()
         else:
-            self._engine = find_engine()(now_ms, self._seed)
+            assert self._open is not None
+            self._engine = self._open(now_ms, self._seed)
         traffic.turn_to(self._engine)
         self._channels = 0
         if spare is not None and now_ms != self._now_ms:
@@ -286,5 +290,6 @@ class Broker:
             self._spare = self._helper.submit(self._opened_spare)
 
     def _opened_spare(self) -> VirtualEngine:
+        assert self._open is not None
         time.sleep(SPARE_AFTER_S)
-        return find_engine()(self._now_ms, self._seed)
+        return self._open(self._now_ms, self._seed)

@@ -33,6 +33,7 @@ ALIASES = {
     "@midnight": "0 0 0 * * *",
     "@hourly": "0 0 * * * *",
 }
+CRON_CHARACTERS_MAX = 256
 KNOWN_MAX = 1024
 """Expressions that were read before; each run of a schedule asks for the next one."""
 YEARS_MAX = 40
@@ -189,7 +190,10 @@ def _is_hourly(expression: str) -> bool:
 
 @lru_cache(KNOWN_MAX)
 def _six_fields(cron: str) -> str:
-    """The expression with its seconds. Raises BadConfig where it is none."""
+    """The expression with its seconds. Raises BadConfig where it is none, and before it reads one
+    that is too long: a long list takes minutes."""
+    if len(cron) > CRON_CHARACTERS_MAX:
+        raise BadConfig([f"cron: more than {CRON_CHARACTERS_MAX} characters"])
     expression = ALIASES.get(cron.strip().lower(), cron)
     fields = expression.split()
     if len(fields) == 5:

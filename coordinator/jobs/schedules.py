@@ -21,7 +21,7 @@ from coordinator.commands.queue import (
     ScheduleResult,
 )
 from coordinator.errors import BadConfig, ClusterFull, Overtaken, UnknownSchedule
-from coordinator.jobs.schedule_times import Times
+from coordinator.jobs.schedule_times import CRON_CHARACTERS_MAX, Times
 from goqueue.wire.errors import BadName
 from goqueue.wire.ids import is_name
 from goqueue.wire.partitioner import partition_for
@@ -38,7 +38,6 @@ EVERY_MS_MAX = 366 * 24 * 3600 * 1000
 LANES = 5
 MISSED = ("skip", "once", "all")
 HEADERS_MAX = 64
-CRON_CHARACTERS_MAX = 256
 TIMEZONE_CHARACTERS_MAX = 64
 ERROR_CHARACTERS_MAX = 256
 IDENTITY_MS = 24 * 3600 * 1000

@@ -36,7 +36,7 @@ class SchedulesBroker:
         times = Times(command.cron, command.timezone, command.every_ms)
         problems += _problems(lambda: check_times(times, self._wall_ms()))
         if problems:
-            raise BadConfig(problems)
+            raise BadConfig(list(dict.fromkeys(problems)))
         await self._cluster.command(command, COMMAND_DEADLINE_S)
         return await self.schedule(command.name)
 

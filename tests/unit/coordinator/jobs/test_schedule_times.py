@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.errors import BadConfig
+from coordinator.jobs import schedule_times
 from coordinator.jobs.schedule_times import Times, check_times, last_run, next_run, runs_after
 
 BERLIN = "Europe/Berlin"
@@ -193,6 +194,12 @@ def test_the_last_run_of_a_rare_burst_is_found_at_once() -> None:
 def test_what_is_no_expression_or_never_runs_is_refused(cron: str) -> None:
     with pytest.raises(BadConfig):
         next_run(Times(cron), 0)
+
+
+def test_a_long_expression_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_times, "croniter", None)
+    with pytest.raises(BadConfig, match="more than 256 characters"):
+        check_times(Times(",".join(["0"] * 500_000) + " * * * *"), 0)
 
 
 @pytest.mark.parametrize(

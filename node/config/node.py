@@ -152,8 +152,8 @@ class HttpConfig:
         unit="ms",
         low=2_000,
         why="a stream's client of which nothing is heard for so long is lost, and what it has in"
-        " flight goes to others; it is pinged after half of it. Six times as long while it has"
-        " nothing",
+        " flight goes to others; it is pinged after half of it. A WebSocket that has nothing and"
+        " is no member's has four times as long for both",
     )
     console: bool = option(
         True,

@@ -120,7 +120,7 @@ class Broker:
             self._listener.close()
         if self._checks is not None:
             self._checks.close()
-        if self._spare is not None:
+        if self._spare is not None and self._spare.exception() is None:
             self._spare.result().close()
         if self._engine is not None:
             self._engine.close()

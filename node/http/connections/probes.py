@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import socket
 from asyncio import BaseTransport
+from contextlib import suppress
 
 LOST = 2
 """After so many questions without an answer the connection is reset."""
 SHARES = {"TCP_KEEPIDLE": 1 / 2, "TCP_KEEPINTVL": 1 / 4}
-"""When the kernel asks first, and then again, of the time that it has."""
+"""After which share of the time the kernel asks first, and after which share again."""
+SECONDS_MAX = 32_767
+"""Linux takes no more."""
 
 
 def probe(transport: BaseTransport | None, within_s: float) -> None:
-    """Have a TCP connection end once the other host has not answered for so long, 4 s at least; on
-    systems without Linux's options, when theirs says. Any other connection stays as it is. A
-    program that stands still on a living host is not found."""
+    """Have a TCP connection end once the other host has not answered for about so long, 3 s at
+    least; on systems without Linux's options, when theirs says. Any other connection, and one that
+    is broken already, stays as it is. The kernel asks only where nothing is unacknowledged, asks
+    the proxy where there is one, and does not find a program that stands still. Raises nothing."""
     wire = None if transport is None else transport.get_extra_info("socket")
     if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    seconds = {name: max(1, int(within_s * share)) for name, share in SHARES.items()}
-    for name, value in {**seconds, "TCP_KEEPCNT": LOST}.items():
-        option = getattr(socket, name, None)
-        if option is not None:
-            wire.setsockopt(socket.IPPROTO_TCP, option, value)
+    seconds = {name: int(within_s * share) for name, share in SHARES.items()}
+    wanted = {name: min(max(1, asked), SECONDS_MAX) for name, asked in seconds.items()}
+    with suppress(OSError):
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in {**wanted, "TCP_KEEPCNT": LOST}.items():
+            option = getattr(socket, name, None)
+            if option is not None:
+                wire.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -23,10 +23,12 @@ class Outstanding:
     message larger than all of the credit would never come. Times are the loop's, in seconds.
     """
 
-    __slots__ = ("_given", "_used_bytes", "totals")
+    __slots__ = ("_given", "_used_bytes", "since_s", "totals")
 
     def __init__(self, totals: CreditTotals) -> None:
         self.totals = totals
+        self.since_s = 0.0
+        """When the first was given of those since there was none."""
         self._given: dict[str, _Given] = {}
         self._used_bytes = 0
 

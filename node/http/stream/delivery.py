@@ -195,6 +195,8 @@ class Delivery:
         visibility_ms = self._manner.visibility_ms
         until_s = None if visibility_ms is None else self._now_s() + visibility_ms / 1000
         counts: dict[str, int] = {}
+        if not self._outstanding:
+            self._outstanding.since_s = self._now_s()
         for message in found:
             place = (message.topic, message.partition)
             self._outstanding.give(message.receipt, bytes_of(message), until_s, place)

@@ -87,8 +87,8 @@ KINDS: dict[str, type[Said]] = {
 
 
 class Subscribed(Struct, tag_field="type", tag="subscribed"):
-    """The stream has begun. It is pinged after `keepalive_ms` of silence, lost after
-    `silence_ms`; after longer ones while it has nothing, see `Session.look`."""
+    """The stream has begun. While it has messages, or is a member's, it is pinged after
+    `keepalive_ms` of silence and lost after `silence_ms`; else after four times as long."""
 
     stream: str
     node: str

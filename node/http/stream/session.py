@@ -54,9 +54,11 @@ from node.http.text.pieces import encode
 
 SETTLED_S = 5.0
 """How long the end of a stream waits for settles that are on their way."""
-AT_REST = 6
-"""A stream that holds nothing may be silent for so many times as long: nobody waits for it. That
-its host is gone the kernel finds (`probe`)."""
+AT_REST = 4
+"""A stream that holds nothing, and is no member's, may be silent for so many times as long. It is
+pinged each 20 s then: proxies cut what is silent for 30 s. Its credit may be given to a client that
+is dead already, which costs those messages 10 s and an attempt; where only routers are between, the
+kernel finds a dead host sooner (`probe`)."""
 NORMAL, GOING_AWAY, POLICY, FAILED, RESTARTS = 1000, 1001, 1008, 1011, 1012
 """Codes of closes."""
 NO_CODE = 0
@@ -170,8 +172,8 @@ class Session:
     def look(self, now_s: float, silence_s: float) -> bool:
         """Whether to ping the client, of which nothing was heard for half of the silence that ends
         its stream. What it takes, and what it sends and is not read, are signs of life. While it
-        holds nothing it may be silent for `AT_REST` times as long; once it does, all of
-        `silence_s` begins."""
+        holds nothing it may be silent for `AT_REST` times as long; silence begins anew with the
+        first message that it is given."""
         connection, unsent = self.connection, self.connection.unsent_bytes
         if unsent < self._unsent_bytes:
             connection.heard_s = now_s
@@ -179,10 +181,13 @@ class Session:
         elif connection.is_reading_paused:
             connection.heard_s = now_s
         self._unsent_bytes = unsent
-        silent_s = now_s - max(connection.heard_s, self.rested_s)
-        if not (unsent or self._outstanding or self._member):
-            self.rested_s = now_s
-            silent_s, silence_s = now_s - connection.heard_s, silence_s * AT_REST
+        silent_s = now_s - connection.heard_s
+        if self._member is None:
+            if unsent or self._outstanding:
+                silent_s = min(silent_s, now_s - self._outstanding.since_s)
+            else:
+                self.rested_s = now_s
+                silence_s *= AT_REST
         if silent_s >= silence_s:
             self.over(SILENT)
             connection.abort()

@@ -17,6 +17,7 @@ from node.http.auth.authenticator import Authenticator
 from node.http.auth.csrf_guard import CsrfGuard
 from node.http.budget.limits import HttpLimits
 from node.http.budget.memory import Bounds, Budgets, Kind
+from node.http.connections.probes import probe
 from node.http.server.app import Entrance, HttpFront, Observers
 from node.metrics import Metrics
 from tests.one_node import cluster_of
@@ -252,42 +253,64 @@ async def test_a_client_is_pinged_after_half_of_its_silence(front, put, clock):
         assert len(front._streams) == 1, "a frame is a sign of life"
 
 
-async def test_a_client_that_holds_nothing_may_be_silent_for_longer(front, put, idle, clock):
+async def passed(clock, front, seconds):
+    """In steps of a look."""
+    for _ in range(seconds):
+        await clock.pass_ms(1_000)
+        await answered(front, silent=1)
+
+
+async def test_a_client_that_holds_nothing_may_be_silent_for_longer(front, orders, idle, clock):
     async with talking(front, autoping=False) as talker:
+        await talker.subscribe(topics=["orders"])
+        hearing = asyncio.ensure_future(talker.socket.receive(60))
+        await passed(clock, front, 16)
+        assert not hearing.done()
+        await passed(clock, front, 5)
+        assert (await hearing).type is aiohttp.WSMsgType.PING
+        await passed(clock, front, 13)
+        assert len(front._streams) == 1
+        await passed(clock, front, 7)
+        await idle()
+
+
+@pytest.mark.parametrize("before_s", [11, 13, 15, 24])
+async def test_its_silence_begins_with_its_first_message(front, put, take, idle, clock, before_s):
+    async with talking(front, autoping=False) as talker:
+        await talker.subscribe(topics=["orders"])
+        await passed(clock, front, before_s)
+        if before_s > 20:
+            assert (await talker.socket.receive()).type is aiohttp.WSMsgType.PING
+        await put(b"a")
+        await talker.take(1)
+        await passed(clock, front, 8)
+        assert len(front._streams) == 1
+        await passed(clock, front, 3)
+        await idle()
+
+    assert [one["attempt"] for one in await take()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "options"), [(2, [1, 1, 2]), (10, [5, 2, 2]), (86_400, [32_767, 21_600, 2])]
+)
+async def test_the_kernel_asks_whether_a_clients_host_is_there(front, silence_s, options):
+    async with talking(front) as talker:
         await talker.subscribe(topics=["orders"])
         (session,) = front._streams._open
         wire = session.connection.transport.get_extra_info("socket")
         asked = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]
+        assert [wire.getsockopt(socket.IPPROTO_TCP, one) for one in asked] == [5, 2, 2]
+
+        probe(session.connection.transport, silence_s)
+
         assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert [wire.getsockopt(socket.IPPROTO_TCP, one) for one in asked] == [5, 2, 2], "in 9 s"
-        hearing = asyncio.ensure_future(talker.socket.receive(60))
-        for _ in range(50):
-            await clock.pass_ms(500)
-            await answered(front, silent=1)
-        assert not hearing.done()
-        for _ in range(10):
-            await clock.pass_ms(500)
-            await answered(front, silent=1)
-        assert (await hearing).type is aiohttp.WSMsgType.PING
-
-        await put(b"a")  # it holds something: it has 10 s, although it has not answered
-        await talker.take(1)
-        await clock.pass_ms(5_000)
-        assert len(front._streams) == 1
-        for _ in range(10):
-            await clock.pass_ms(500)
-        await idle()
-
-
-async def test_a_client_that_holds_nothing_is_lost_in_the_end(front, orders, idle, clock):
-    async with talking(front, autoping=False) as talker:
-        await talker.subscribe(topics=["orders"])
-        for _ in range(50):
-            await clock.pass_ms(1_000)
-        assert len(front._streams) == 1
-        for _ in range(12):
-            await clock.pass_ms(1_000)
-        await idle()
+        assert [wire.getsockopt(socket.IPPROTO_TCP, one) for one in asked] == options
+    probe(None, silence_s)
+    broken = Mock()
+    broken.get_extra_info.return_value.family = socket.AF_INET
+    broken.get_extra_info.return_value.setsockopt.side_effect = OSError(22, "gone")
+    probe(broken, silence_s)
 
 
 async def test_a_pong_wakes_nobody_and_bytes_that_look_like_one_are_read(front, orders):
@@ -338,7 +361,7 @@ async def test_a_client_that_takes_its_answer_slowly_lives(front, put):
 
         assert (connection.heard_s, connection.stalled_since_s) == (100.0, 0.0)
         assert session._end is None
-        connection.heard_s = 80.0
+        connection.heard_s = session._outstanding.since_s = 80.0
         assert not session.look(100.0, 10.0)
         assert session._end is not None, "it has taken nothing since"
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from node.api.members import JoinRequest
+from node.http.stream.session import SILENT
 from tests.one_node import eventually as holds
 from tests.unit.node.http.stream.talk import Talker, answered, talking
 
@@ -51,6 +52,19 @@ async def test_a_member_is_told_what_it_has_and_given_messages_of_that(front, pu
         (one,) = await talker.take(1)
 
         assert (await talker.settled("ack", one))["settled"] == 1
+
+
+async def test_a_member_that_is_silent_is_lost_though_it_holds_nothing(front, join, clock):
+    async with talking(front, autoping=False) as talker:
+        await talker.subscribe(member_id=await join("one"))
+        await talker.hear("assignment")
+        (session,) = front._streams._open
+        for _ in range(8):
+            await clock.pass_ms(1_000)
+        assert session._end is None
+        for _ in range(3):
+            await clock.pass_ms(1_000)
+        assert session._end is SILENT
 
 
 async def test_partitions_change_hands_over_streams(front, put, join):

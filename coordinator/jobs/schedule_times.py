@@ -182,9 +182,8 @@ def _read(expression: str, _thread: int) -> croniter:
     return croniter(expression, second_at_beginning=True, max_years_between_matches=YEARS_MAX)
 
 
-@lru_cache(KNOWN_MAX)
 def _is_hourly(expression: str) -> bool:
-    hours = croniter.expand(expression, second_at_beginning=True)[0][1]
+    hours = _read(expression, get_ident()).expanded[1]
     return hours == ["*"] or len(hours) == _HOURS
 
 

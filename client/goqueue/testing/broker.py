@@ -79,7 +79,7 @@ class Broker:
         self._seed = seed
         self._keeps_spare = spare
         self._spare: Future[VirtualEngine] | None = None
-        self._open: OpenEngine | None = None
+        self._open_engine: OpenEngine | None = None
         """Found once: it takes milliseconds to look through what is installed."""
         self._engine: VirtualEngine | None = None
         self._traffic: Traffic | None = None
@@ -106,8 +106,8 @@ class Broker:
     def start(self) -> None:
         """Usable when it returns. Raises EngineMissing where the server is not installed."""
         if self._engine is None:
-            self._open = find_engine()
-            self._engine = self._open(self._now_ms, self._seed)
+            self._open_engine = find_engine()
+            self._engine = self._opened(self._now_ms)
             self._helper = ThreadPoolExecutor(1, thread_name_prefix="goqueue-spare")
             self._traffic = Traffic(self._engine)
             self._checks = Checks(lambda *asked: self.engine.ask(*asked))
@@ -138,8 +138,7 @@ class Broker:
         if spare is not None and now_ms == self._now_ms:
             self._engine = spare.result()
         else:
-            assert self._open is not None
-            self._engine = self._open(now_ms, self._seed)
+            self._engine = self._opened(now_ms)
         traffic.turn_to(self._engine)
         self._channels = 0
         if spare is not None and now_ms != self._now_ms:
@@ -290,6 +289,9 @@ class Broker:
             self._spare = self._helper.submit(self._opened_spare)
 
     def _opened_spare(self) -> VirtualEngine:
-        assert self._open is not None
         time.sleep(SPARE_AFTER_S)
-        return self._open(self._now_ms, self._seed)
+        return self._opened(self._now_ms)
+
+    def _opened(self, now_ms: int) -> VirtualEngine:
+        assert self._open_engine is not None
+        return self._open_engine(now_ms, self._seed)

@@ -22,11 +22,12 @@ def probe(transport: BaseTransport | None, within_s: float) -> None:
     wire = None if transport is None else transport.get_extra_info("socket")
     if wire is None or wire.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    seconds = {name: int(within_s * share) for name, share in SHARES.items()}
-    wanted = {name: min(max(1, asked), SECONDS_MAX) for name, asked in seconds.items()}
+    wanted = {"TCP_KEEPCNT": LOST}
+    for name, share in SHARES.items():
+        wanted[name] = min(max(1, int(within_s * share)), SECONDS_MAX)
     with suppress(OSError):
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in {**wanted, "TCP_KEEPCNT": LOST}.items():
+        for name, value in wanted.items():
             option = getattr(socket, name, None)
             if option is not None:
                 wire.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -33,6 +33,13 @@ async def answered(front: HttpFront, silent: int = 0) -> None:
     await eventually(is_so)
 
 
+async def passed(clock: Any, front: HttpFront, seconds: int, silent: int = 0) -> None:
+    """So much time, while all clients but so many answer pings."""
+    for _ in range(2 * seconds):
+        await clock.pass_ms(500)
+        await answered(front, silent)
+
+
 class Talker:
     """One open WebSocket."""
 

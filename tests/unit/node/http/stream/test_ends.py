@@ -22,7 +22,7 @@ from node.http.server.app import Entrance, HttpFront, Observers
 from node.metrics import Metrics
 from tests.one_node import cluster_of
 from tests.one_node import eventually as holds
-from tests.unit.node.http.stream.talk import answered, talking
+from tests.unit.node.http.stream.talk import answered, passed, talking
 
 STREAM = "/v1/groups/workers/stream"
 ASKED = {
@@ -223,9 +223,7 @@ async def test_a_client_that_is_silent_is_lost_and_one_that_answers_pings_is_not
         await living.take(1)
         hearing = asyncio.ensure_future(living.next())
 
-        for _ in range(30):
-            await clock.pass_ms(500)
-            await answered(front, silent=1)
+        await passed(clock, front, 15, silent=1)
 
         assert len(front._streams) == 1
         assert [one["attempt"] for one in await take()] == [2]
@@ -253,24 +251,17 @@ async def test_a_client_is_pinged_after_half_of_its_silence(front, put, clock):
         assert len(front._streams) == 1, "a frame is a sign of life"
 
 
-async def passed(clock, front, seconds):
-    """In steps of a look."""
-    for _ in range(seconds):
-        await clock.pass_ms(1_000)
-        await answered(front, silent=1)
-
-
 async def test_a_client_that_holds_nothing_may_be_silent_for_longer(front, orders, idle, clock):
     async with talking(front, autoping=False) as talker:
         await talker.subscribe(topics=["orders"])
         hearing = asyncio.ensure_future(talker.socket.receive(60))
-        await passed(clock, front, 16)
+        await passed(clock, front, 16, silent=1)
         assert not hearing.done()
-        await passed(clock, front, 5)
+        await passed(clock, front, 5, silent=1)
         assert (await hearing).type is aiohttp.WSMsgType.PING
-        await passed(clock, front, 13)
+        await passed(clock, front, 13, silent=1)
         assert len(front._streams) == 1
-        await passed(clock, front, 7)
+        await passed(clock, front, 7, silent=1)
         await idle()
 
 
@@ -278,14 +269,14 @@ async def test_a_client_that_holds_nothing_may_be_silent_for_longer(front, order
 async def test_its_silence_begins_with_its_first_message(front, put, take, idle, clock, before_s):
     async with talking(front, autoping=False) as talker:
         await talker.subscribe(topics=["orders"])
-        await passed(clock, front, before_s)
+        await passed(clock, front, before_s, silent=1)
         if before_s > 20:
             assert (await talker.socket.receive()).type is aiohttp.WSMsgType.PING
         await put(b"a")
         await talker.take(1)
-        await passed(clock, front, 8)
+        await passed(clock, front, 8, silent=1)
         assert len(front._streams) == 1
-        await passed(clock, front, 3)
+        await passed(clock, front, 3, silent=1)
         await idle()
 
     assert [one["attempt"] for one in await take()] == [2]
@@ -422,9 +413,7 @@ async def test_the_end_of_a_key_ends_its_streams(broker, keys, clock, put):
     async with talking(locked, headers={"Authorization": f"Bearer {key.secret}"}) as talker:
         await talker.subscribe(topics=["orders"])
         hearing = asyncio.ensure_future(talker.hear("error"))
-        for _ in range(22):
-            await clock.pass_ms(500)
-            await answered(locked)
+        await passed(clock, locked, 11)
         assert not hearing.done()
         await keys.revoke_key("k")
         while not hearing.done():

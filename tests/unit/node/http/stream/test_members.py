@@ -11,7 +11,7 @@ import pytest
 from node.api.members import JoinRequest
 from node.http.stream.session import SILENT
 from tests.one_node import eventually as holds
-from tests.unit.node.http.stream.talk import Talker, answered, talking
+from tests.unit.node.http.stream.talk import Talker, passed, talking
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +59,9 @@ async def test_a_member_that_is_silent_is_lost_though_it_holds_nothing(front, jo
         await talker.subscribe(member_id=await join("one"))
         await talker.hear("assignment")
         (session,) = front._streams._open
-        for _ in range(8):
-            await clock.pass_ms(1_000)
+        await passed(clock, front, 8, silent=1)
         assert session._end is None
-        for _ in range(3):
-            await clock.pass_ms(1_000)
+        await passed(clock, front, 3, silent=1)
         assert session._end is SILENT
 
 
@@ -112,9 +110,7 @@ async def test_a_member_lives_as_long_as_its_stream(front, join, broker, clock):
     async with member_of(front, member) as talker:
         await talker.hear("assignment")
         hearing = asyncio.ensure_future(talker.closed())
-        for _ in range(30):
-            await clock.pass_ms(500)
-            await answered(front)
+        await passed(clock, front, 15)
         view = await broker.members.membership("workers")
         assert [one.id for one in view.members] == [member]
         assert not hearing.done()

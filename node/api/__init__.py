@@ -6,5 +6,5 @@ called in `node.http`. Both import this room, and neither imports the other.
 Read `broker` first, which puts the other Protocols together; then `topics` and `records`, and
 `queue`, `groups` and `members` for consumers. The others hold one subject each. A method is
 declared once, together with its rule (`rules`): what a call is held against. `spans`, `times` and
-`receive_budget` are what both sides must agree on besides.
+`receiving` are what both sides must agree on besides.
 """

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from goqueue.wire.errors import OverBudget
-from node.api.receive_budget import TAKING
+from node.api.receiving import TAKING
 from node.http.budget.memory import Held, Kind
 from node.http.request.long_poll import WAIT_BYTES, unless_ended
 from node.listeners.requests import Caller, Requests
@@ -52,7 +52,7 @@ def room_for(
 
 
 class _Room:
-    """Implements `node.api.receive_budget.Taking`."""
+    """Implements `node.api.receiving.Taking`."""
 
     def __init__(self, requests: Requests, caller: Caller, bytes_max: int) -> None:
         self._requests = requests

@@ -23,7 +23,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.types import NodeId, PartitionId
-from node.api.receive_budget import TAKING
+from node.api.receiving import TAKING, WAITING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue.calls import QueueCalls
@@ -131,14 +131,18 @@ class QueueReceiver:
         end = started + wait_s
         partitions: Sequence[PartitionId] = poll.partitions
         pause = PAUSE_S
-        taking, bytes_max = TAKING.get(), poll.max_bytes
+        taking, bytes_max, waiting = TAKING.get(), poll.max_bytes, WAITING.get()
         while True:
             if taking is not None:
                 poll.max_bytes = await taking.begin(bytes_max)
+            if waiting is not None:
+                waiting.begin()
             found = await self._take(poll, partitions)
             poll.leave()
             if found.taken:
                 return found.taken
+            if waiting is not None:
+                waiting.rest()
             if taking is not None:
                 taking.end()
             _raise_if_blocked(poll, found.blocked)

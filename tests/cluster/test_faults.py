@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,9 @@ def test_delay_lane_and_headers_survive_forwarding(cluster: Cluster) -> None:
     (result,) = publish(other, "forwarded", [message])
 
     assert (result["delayed"], result["priority"]) == (True, "high")
-    assert receive(other, "g", "forwarded") == []
-    (found,) = receive(other, "g", "forwarded", wait="10s")
+    (found,) = receive(other, "g", "forwarded", wait="10s", visibility="30s")
+    leased_at = datetime.fromisoformat(found["visible_until"]) - timedelta(seconds=30)
+    assert leased_at >= datetime.fromisoformat(found["deliver_at"])
     assert (found["priority"], found["headers"]) == ("high", {"h": "1"})
     assert found["deliver_at"] == result["deliverAt"]
 
@@ -127,24 +129,25 @@ def test_five_normal_and_one_critical_read_back_as_six(cluster: Cluster) -> None
 def test_acked_messages_do_not_come_again(cluster: Cluster) -> None:
     create(cluster[0], "acked")
     publish(cluster[0], "acked", [{"value": str(n)} for n in range(3)])
-    messages = receive(cluster[0], "g", "acked", visibility="300ms")
+    messages = receive(cluster[0], "g", "acked", visibility="3s")
 
     results = settle(cluster[0], "g", "ack", messages)
 
     assert [one["committed_offset"] for one in results] == [3, 3, 3]
-    assert receive(cluster[0], "g", "acked", wait="1s") == []
+    assert receive(cluster[0], "g", "acked", wait="4s") == []
 
 
 def test_a_commit_settles_what_is_in_flight_below_it(cluster: Cluster) -> None:
     create(cluster[0], "committed")
     publish(cluster[0], "committed", [{"value": str(n)} for n in range(4)])
-    held = receive(cluster[0], "g", "committed", limit=2, visibility="300ms")
+    held = receive(cluster[0], "g", "committed", limit=2, visibility="3s")
 
     ok(cluster[2].ask("POST", "/groups/g/commit", {"topic": "committed", "offsets": {"0": 3}}))
 
     late = settle(cluster[1], "g", "ack", held)
     assert [(one["success"], one["code"]) for one in late] == [(False, "not_in_flight")] * 2
     assert values(receive(cluster[0], "g", "committed", wait="1s")) == ["3"]
+    assert receive(cluster[0], "g", "committed", wait="4s") == []
     counts = ok(cluster[0].ask("GET", "/groups/g/dlq/counts?topic=committed"))
     assert counts["total"] == 0
 
@@ -180,7 +183,7 @@ def test_a_nacks_delay_is_kept(cluster: Cluster) -> None:
 
 def test_a_delayed_message_is_not_lost_to_a_cursor(cluster: Cluster) -> None:
     create(cluster[0], "cursor")
-    publish(cluster[0], "cursor", [{"value": "later", "delay": "2s"}, {"value": "now"}])
+    publish(cluster[0], "cursor", [{"value": "later", "delay": "5s"}, {"value": "now"}])
     path = "/topics/cursor/partitions/0/messages"
 
     page = ok(cluster[0].ask("GET", f"{path}?offset=0&visible=true"))

@@ -21,7 +21,7 @@ from goqueue.wire.errors import BadRequest, GoQueueError, OverBudget
 from goqueue.wire.ids import validate_topic_name
 from log.levels import Feature
 from node.api.queue import QueuedMessage, SettleRequest
-from node.api.receive_budget import TAKING
+from node.api.receiving import TAKING
 from node.api.times import Duration, duration_ms
 from node.http.budget.memory import Kind, Reserved
 from node.http.groups.assignments import Partition, Place

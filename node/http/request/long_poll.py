@@ -7,12 +7,17 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from goqueue.wire.errors import OverBudget
+from node.api.receiving import WAITING, Waiting
 from node.http.budget.memory import Kind
 from node.http.connections.client import client_of
 from node.http.request.call import Call
 
 WITHDRAW_S = 5.0
 """How long work that was cancelled may take to give back what it held."""
+
+FINISH_S = 2.0
+"""How long a node that stops lets go on what is under way for a caller: answers of leaders that
+live come within milliseconds."""
 
 WAIT_BYTES = 4096
 """What a request that waits holds: its head, its task, who is to wake it. As many connections as
@@ -22,7 +27,7 @@ T = TypeVar("T")
 
 
 async def long_poll(call: Call, work: Coroutine[Any, Any, T], held_bytes: int = 0) -> T | None:
-    """What the work returns; None if the client hangs up or the front stops before.
+    """What the work returns; None if the client hangs up or the front stops before, while it waits.
 
     Then the work is cancelled, and has ended when this returns (or `WITHDRAW_S` have passed).
     `held_bytes` is what waits with it besides. Raises OverBudget before anything is done.
@@ -44,13 +49,20 @@ def has_hung_up(call: Call) -> bool:
 async def unless_ended(
     work: Coroutine[Any, Any, T], stopping: asyncio.Event, gone: asyncio.Future[None]
 ) -> T | None:
-    """What the work returns; None if the node stops or the client is gone before: then the work is
-    cancelled, and has ended when this returns (or `WITHDRAW_S` have passed)."""
+    """What the work returns; None if the client is gone before, or the node stops while it waits
+    (see `node.api.receiving`): then the work is cancelled, and has ended when this returns (or
+    `WITHDRAW_S` have passed). What is under way as the node stops has `FINISH_S` to end."""
+    waiting = Waiting()
+    token = WAITING.set(waiting)
     working = asyncio.ensure_future(work)
+    WAITING.reset(token)
     stops = asyncio.ensure_future(stopping.wait())
     ends: list[asyncio.Future[Any]] = [working, stops, gone]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if stops.done():
+            ends[1] = stops = asyncio.ensure_future(waiting.rests())
+            await asyncio.wait(ends, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stops.cancel()
         if not working.done():

@@ -21,7 +21,7 @@ from goqueue.wire.errors import (
     UnknownTopic,
 )
 from goqueue.wire.types import NodeId, PartitionId, TopicId
-from node.api.receive_budget import TAKING
+from node.api.receiving import TAKING
 from node.metrics import Metrics
 from node.peers.link import PeerLink
 from node.queue import receiver as queue_receiver

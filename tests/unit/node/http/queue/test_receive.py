@@ -7,7 +7,9 @@ import json
 
 import pytest
 
+from node.api.claims import Claim
 from node.api.queue import Received
+from node.queue.service import QueueService
 
 RECEIVE = "/groups/workers/receive"
 HOUR_MS = 3_600_000
@@ -257,6 +259,56 @@ async def test_stopping_ends_a_wait_with_an_empty_answer(front, take, eventually
 
     assert found == []
     assert await take(wait="60s") == []
+
+
+@pytest.fixture
+def on_its_way(monkeypatch):
+    """Leases are granted, and their answers come once it is set."""
+    come, granted, take = asyncio.Event(), asyncio.Event(), QueueService.take
+
+    async def held(service, request):
+        answer = await take(service, request)
+        if answer.taken:
+            granted.set()
+            await come.wait()
+        return answer
+
+    monkeypatch.setattr(QueueService, "take", held)
+    return come, granted
+
+
+async def test_what_is_leased_as_a_node_stops_is_answered(front, put, take, on_its_way):
+    come, granted = on_its_way
+    await put(b"a")
+    taking = asyncio.ensure_future(take(wait="60s"))
+    await granted.wait()
+
+    front.begin_stop()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    come.set()
+
+    (message,) = await asyncio.wait_for(taking, 30)
+    assert (message["value"], message["attempt"]) == ("a", 1)
+
+
+async def test_an_answer_that_does_not_come_holds_up_no_stop(
+    front, broker, put, take, on_its_way, monkeypatch
+):
+    monkeypatch.setattr("node.http.request.long_poll.FINISH_S", 0.05)
+    come, granted = on_its_way
+    await put(b"a")
+    taking = asyncio.ensure_future(take(wait="60s"))
+    await granted.wait()
+
+    front.begin_stop()
+
+    assert await asyncio.wait_for(taking, 30) == []
+    come.set()
+    again = await broker.queue.receive(
+        "workers", ["orders"], claim=Claim(), limit=1, wait_s=30.0, visibility_ms=None
+    )
+    assert [message.attempt for message in again] == [1], "it was given back"
 
 
 def request_bytes(body):

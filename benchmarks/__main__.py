@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import sys
 import time
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,16 +52,18 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run was told: seconds for each row, a scratch folder, whether to go for brevity."""
+    """What a run was told: seconds for each row, a scratch folder, whether to go for brevity,
+    and whether peers are measured."""
 
     report: Report
     seconds: float
     folder: Path
     quick: bool
+    with_peers: bool
 
 
 def main() -> int:
-    """The exit code: 0 when every row was measured, whatever its verdict."""
+    """The exit code: 0 when every row was measured, whatever its verdict; 1 where a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one second a row, fewer messages")
     parser.add_argument(
@@ -71,56 +75,70 @@ def main() -> int:
     given = parser.parse_args()
     if sys.platform != "linux":
         parser.error("the CPU and memory of processes are read from /proc, which only Linux has")
-    parts = given.only or list(PARTS)
-    run = Run(Report(), QUICK_S if given.quick else FULL_S, given.data.resolve(), given.quick)
+    seconds, folder = QUICK_S if given.quick else FULL_S, given.data.resolve()
+    run = Run(Report(), seconds, folder, given.quick, not given.no_peers)
     began = time.monotonic()
-    asyncio.run(measure(run, parts, with_peers=not given.no_peers))
-    seconds = time.monotonic() - began
+    failed = asyncio.run(measure(run, given.only or PARTS))
+    took_s = time.monotonic() - began
     command = " ".join(["python -m benchmarks", *sys.argv[1:]])
-    run.report.write(given.write, command, seconds)
+    run.report.write(given.write, command, took_s)
     missed = len(run.report.misses())
-    print(f"\n{missed} of the targets missed, {seconds:.0f} s, written to {given.write}")
-    return 0
+    print(f"\n{missed} of the targets missed, {took_s:.0f} s, written to {given.write}")
+    if failed:
+        print(f"failed, so rows are missing: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
-async def measure(run: Run, parts: list[str], *, with_peers: bool) -> None:
+async def measure(run: Run, parts: Sequence[str]) -> list[str]:
+    """The parts that failed, of which the report tells the reason; the others go on."""
+    failed: list[str] = []
+    for part in PARTS:
+        if part not in parts:
+            continue
+        try:
+            await _measure(run, part)
+        except Exception as error:  # noqa: BLE001 - the other parts are measured all the same
+            traceback.print_exc()
+            why = str(error).partition("\n")[0] or type(error).__name__
+            run.report.tell(f"**Rows of `{part}` are missing**: {why}")
+            failed.append(part)
+    return failed
+
+
+async def _measure(run: Run, part: str) -> None:
     """Peers come before the rows that are held against them."""
-    if "bare" in parts:
-        await measure_bare(run)
-    if "peers" in parts and with_peers:
-        await peers.measure(run.report, run.folder, run.seconds)
-    if "one" in parts:
-        await one_node.measure(run.report, run.folder, run.seconds, quick=run.quick)
-    if "three" in parts:
-        await three_nodes.measure(run.report, run.folder, run.seconds, quick=run.quick)
-    if "callers" in parts:
-        await callers.measure(
-            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
-        )
-    if "queue" in parts:
-        await queue_rows.measure(
-            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
-        )
-    if "lookups" in parts:
-        await lookups.measure(run.report, run.folder, quick=run.quick)
-    if "timeline" in parts:
-        await timeline.measure(run.report, run.folder, quick=run.quick)
-    if "groups" in parts:
-        await groups.measure(run.report, run.folder / "groups", quick=run.quick)
-    if "floods" in parts:
-        await floods.measure(run.report, run.folder, quick=run.quick)
-    if "rest" in parts:
-        await at_rest.measure(run.report, run.folder, 1000 if run.quick else 5000)
-    if "push" in parts:
-        await push.measure(
-            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
-        )
-    if "protocols" in parts:
-        await protocols.measure(
-            run.report, run.folder, run.seconds, quick=run.quick, with_peers=with_peers
-        )
-    if "tests" in parts:
-        await asyncio.to_thread(in_tests.measure, run.report)
+    report, folder, seconds, quick = run.report, run.folder, run.seconds, run.quick
+    with_peers = run.with_peers
+    match part:
+        case "bare":
+            await measure_bare(run)
+        case "peers":
+            if with_peers:
+                await peers.measure(report, folder, seconds)
+        case "one":
+            await one_node.measure(report, folder, seconds, quick=quick)
+        case "three":
+            await three_nodes.measure(report, folder, seconds, quick=quick)
+        case "callers":
+            await callers.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
+        case "queue":
+            await queue_rows.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
+        case "lookups":
+            await lookups.measure(report, folder, quick=quick)
+        case "timeline":
+            await timeline.measure(report, folder, quick=quick)
+        case "groups":
+            await groups.measure(report, folder / "groups", quick=quick)
+        case "floods":
+            await floods.measure(report, folder, quick=quick)
+        case "rest":
+            await at_rest.measure(report, folder, 1000 if quick else 5000)
+        case "push":
+            await push.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
+        case "protocols":
+            await protocols.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
+        case _:
+            await asyncio.to_thread(in_tests.measure, report)
 
 
 async def measure_bare(run: Run) -> None:

@@ -22,7 +22,8 @@ Written by `make bench` (`python -m benchmarks`); every figure below is from one
 machine. One asyncio process asks whole clusters, started by `goqueue-cli dev`, over loopback;
 servers, harness and peers share the same cores, so figures are what is left for each. Values are
 ASCII text. What a row published is read back afterwards, and its count and content must equal
-what was acknowledged; an answer that isn't a success fails the run.
+what was acknowledged; an answer that isn't a success fails its part of the run, whose rows are
+missing then, which is told below.
 
 - **CPU**: user and system time of all server processes, for each message.
 - **Majority** is the default durability: an ack means fsynced on a majority. **Relaxed** acks

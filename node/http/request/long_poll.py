@@ -56,7 +56,7 @@ async def unless_ended(
     token = WAITING.set(waiting)
     working = asyncio.ensure_future(work)
     WAITING.reset(token)
-    stops = asyncio.ensure_future(stopping.wait())
+    stops: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
     ends: list[asyncio.Future[Any]] = [working, stops, gone]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

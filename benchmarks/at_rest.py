@@ -19,6 +19,7 @@ from goqueue import AsyncClient
 
 NODES = 3
 TOPIC_PARTITIONS = 1000
+"""A topic is made when each partition of the one before is led."""
 MADE_S, IDLE_SHARE, RSS_MIB, RESTART_S = 30.0, 0.03, 250.0, 10.0
 """Targets, of 5,000 partitions."""
 SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
@@ -38,9 +39,12 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
     with DevCluster(NODES, folder / "at-rest") as cluster:
         began_s = time.monotonic()
         async with AsyncClient(cluster.urls, timeout_s=240.0, attempt_timeout_s=120.0) as client:
+            there = 0
             for topic, count in topics.items():
                 await client.create_topic(topic, partitions=count, replication_factor=NODES)
-        await all_led(cluster, partitions)
+                there += count
+                await all_led(cluster, there)
+                print(f"  {there:,} are led after {time.monotonic() - began_s:.0f} s", flush=True)
         made_s = time.monotonic() - began_s
         await settled(cluster)
         pids = cluster.pids()

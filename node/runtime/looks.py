@@ -41,8 +41,8 @@ class Looks(Generic[Host]):
         self._share = share
         self._waiting: dict[PartitionId, Host] = {host.id: host for host in replicas()}
         self._version: object = None
-        self._turn: list[Host] = []
-        """Those that are still to have their turn in this round."""
+        self._turn: dict[PartitionId, Host] = {}
+        """Those that are still to have their turn in this round, the next one last."""
         self._turns = 0
 
     def take(self, version: object = None) -> list[Host]:
@@ -62,7 +62,7 @@ class Looks(Generic[Host]):
     def forget(self, partition_id: PartitionId) -> None:
         """The replica is gone."""
         self._waiting.pop(partition_id, None)
-        self._turn = [host for host in self._turn if host.id != partition_id]
+        self._turn.pop(partition_id, None)
 
     # private
 
@@ -70,7 +70,6 @@ class Looks(Generic[Host]):
         if self._share is None:
             return {}
         if not self._turn:
-            self._turn = list(self._replicas())
+            self._turn = {host.id: host for host in reversed(list(self._replicas()))}
             self._turns = -(-len(self._turn) // self._share)
-        now, self._turn = self._turn[: self._turns], self._turn[self._turns :]
-        return {host.id: host for host in now}
+        return dict(self._turn.popitem() for _ in range(min(self._turns, len(self._turn))))

@@ -75,3 +75,32 @@ def test_each_that_rests_has_its_turn_once_in_a_round() -> None:
     turned = {host.id for one in seen for host in one}
     assert len(turned) == 7 and turned.isdisjoint(host.id for host in hosts[:3]), "the first look's"
     assert [host for _ in range(4) for host in looks.take()] == hosts, "and so on"
+
+
+class Asked:
+    """A replica that counts how often it is asked who it is."""
+
+    def __init__(self, number: int) -> None:
+        self.own = PartitionId(TopicId(1, 7), number)
+        self.rests = True
+        self.times = 0
+
+    @property
+    def id(self) -> PartitionId:
+        self.times += 1
+        return self.own
+
+
+def test_one_that_goes_costs_the_same_whatever_the_others_are() -> None:
+    """A node that stops, or a topic that is deleted, forgets thousands one by one."""
+    hosts = [Asked(number) for number in range(240)]
+    looks = Looks(lambda: hosts, share=120)
+    looks.take()
+    before = sum(host.times for host in hosts)
+
+    for host in hosts:
+        looks.forget(host.own)
+
+    assert sum(host.times for host in hosts) == before
+    hosts.clear()
+    assert looks.take() == []

@@ -116,6 +116,7 @@ async def measure(
     report: Report, folder: Path, seconds: float, *, quick: bool, with_peers: bool
 ) -> None:
     """Without peers there is no target."""
+    report.intros[SECTION] = INTRO
     python = os.environ.get(PEERS)
     others: list[Called] = []
     if with_peers and python is None:

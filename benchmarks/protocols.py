@@ -46,6 +46,7 @@ async def measure(
     report: Report, folder: Path, seconds: float, *, quick: bool, with_peers: bool
 ) -> None:
     """A protocol whose library is not installed is told of, and has no rows."""
+    report.intros[SECTION] = INTRO
     a_round = max(0.5, seconds / 2)
     with DevCluster(1, folder / "protocols") as cluster:
         if _is_there(report, cluster, "redis") and with_peers:

@@ -46,6 +46,7 @@ MIB = 1 << 20
 async def measure(
     report: Report, folder: Path, seconds: float, *, quick: bool, with_peers: bool
 ) -> None:
+    report.intros[SECTION] = INTRO
     with DevCluster(3, folder / "push") as cluster:
         await finished(cluster)
         await _pushed(report, cluster, seconds)

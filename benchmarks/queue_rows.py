@@ -67,17 +67,22 @@ async def _peers(report: Report, folder: Path, seconds: float) -> None:
 async def _receive(
     report: Report, cluster: DevCluster, limit: int, consumers: int, seconds: float
 ) -> None:
-    topic = f"receive-{limit}-{consumers}"
-    await create_topic(cluster, topic)
-    ends = await fill(cluster, topic, STORED[limit])
-    load = await receive(cluster, topic, ends, limit=limit, connections=consumers, seconds=seconds)
+    """Acks as requests of their own, and with the next receive."""
     peer = report.figure(SECTION, _rabbitmq(limit, consumers))
     target = None
     if peer is not None:
         least = SHAPES[limit, consumers]
         text = f"≥ {least:g} × RabbitMQ's {number(peer)}"
         target = Target(text, lambda rate: rate >= least * peer)
-    _add(report, f"three nodes, {_shape(limit, consumers)}", load, target)
+    for rides in (False, True):
+        topic = f"receive-{limit}-{consumers}{'-rides' if rides else ''}"
+        await create_topic(cluster, topic)
+        ends = await fill(cluster, topic, STORED[limit])
+        load = await receive(
+            cluster, topic, ends, limit=limit, connections=consumers, seconds=seconds, rides=rides
+        )
+        name = f"three nodes, {_shape(limit, consumers)}"
+        _add(report, f"{name}, acked with the next receive" if rides else name, load, target)
 
 
 async def _memory(report: Report, cluster: DevCluster, count: int) -> None:

@@ -88,6 +88,8 @@ class Report:
     load: float = field(default_factory=lambda: os.getloadavg()[0])
     sections: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
     notes: list[str] = field(default_factory=list[str])
+    intros: dict[str, str] = field(default_factory=dict[str, str])
+    """What is to be known of a section's rows."""
 
     def add(self, section: str, row: Row) -> Row:
         if section not in self.sections:
@@ -119,7 +121,8 @@ class Report:
             parts.append(f"\n> The machine was busy with other work: load {self.load:.1f}.\n")
         parts += [f"\n> {note}\n" for note in self.notes]
         for section, rows in self.sections.items():
-            parts += [f"\n## {section}\n\n", _table(rows)]
+            intro = self.intros.get(section)
+            parts += [f"\n## {section}\n\n", f"{intro}\n\n" if intro else "", _table(rows)]
         missed = [f"{row.name} ({row.target.text if row.target else ''})" for row in self.misses()]
         parts.append("\n## Missed targets\n\n")
         parts.append("".join(f"- {text}\n" for text in missed) or "None.\n")

@@ -137,7 +137,7 @@ async def _measure(run: Run, part: str) -> None:
             await push.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
         case "protocols":
             await protocols.measure(report, folder, seconds, quick=quick, with_peers=with_peers)
-        case _:
+        case "tests":
             await asyncio.to_thread(in_tests.measure, report)
 
 

@@ -16,14 +16,14 @@ DOCUMENT = "docs/reference/benchmarks.md"
 
 
 class Measure(Protocol):
-    """As `python -m benchmarks` calls it, with every peer that there is."""
+    """As `python -m benchmarks` calls it, with every peer that there is. It adds its intro."""
 
     def __call__(
         self, report: Report, folder: Path, seconds: float, *, quick: bool, with_peers: bool
     ) -> Awaitable[None]: ...
 
 
-def run(module: str, told: str | None, quick: str, section: str, intro: str, do: Measure) -> None:
+def run(module: str, told: str | None, quick: str, section: str, do: Measure) -> None:
     """`python -m benchmarks.MODULE [--quick] [--write]`; `told` and `quick` are for its help."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=told)
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -34,4 +34,4 @@ def run(module: str, told: str | None, quick: str, section: str, intro: str, do:
     asyncio.run(do(report, ROOT / ".benchmarks", seconds, quick=given.quick, with_peers=True))
     if given.write:
         command, took_s = f"{parser.prog} --write", time.monotonic() - began
-        report.write_section(section, intro, ROOT / DOCUMENT, command, took_s)
+        report.write_section(section, report.intros[section], ROOT / DOCUMENT, command, took_s)

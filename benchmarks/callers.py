@@ -225,4 +225,4 @@ def _add(report: Report, name: str, called: Called, target: Target | None = None
 
 
 if __name__ == "__main__":
-    alone.run("callers", __doc__, "one second a row", SECTION, INTRO, measure)
+    alone.run("callers", __doc__, "one second a row", SECTION, measure)

@@ -258,4 +258,4 @@ def _load(sent: Sent) -> Load:
 
 
 if __name__ == "__main__":
-    alone.run("protocols", __doc__, "half a second a round", SECTION, INTRO, measure)
+    alone.run("protocols", __doc__, "half a second a round", SECTION, measure)

@@ -270,4 +270,4 @@ def _add(
 
 
 if __name__ == "__main__":
-    alone.run("push", __doc__, "fewer messages and streams", SECTION, INTRO, measure)
+    alone.run("push", __doc__, "fewer messages and streams", SECTION, measure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from goqueue.wire.errors import OverBudget
@@ -56,13 +57,10 @@ async def unless_ended(
     token = WAITING.set(waiting)
     working = asyncio.ensure_future(work)
     WAITING.reset(token)
-    stops: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
+    stops = asyncio.ensure_future(_may_cut_off(stopping, waiting))
     ends: list[asyncio.Future[Any]] = [working, stops, gone]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if stops.done():
-            ends[1] = stops = asyncio.ensure_future(waiting.rests())
-            await asyncio.wait(ends, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stops.cancel()
         if not working.done():
@@ -71,3 +69,11 @@ async def unless_ended(
     if not working.done() or working.cancelled():
         return None
     return working.result()
+
+
+async def _may_cut_off(stopping: asyncio.Event, waiting: Waiting) -> None:
+    """Returns once the node stops, and nothing is under way or `FINISH_S` have passed."""
+    await stopping.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FINISH_S):
+            await waiting.rests()

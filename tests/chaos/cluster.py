@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.ports import neighbouring_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).resolve().parent / "guard"
 READY_S = 60.0
 STOP_S = 20.0
 GONE_S = 20.0
-PORTS = (10_000, 19_000)  # below those that systems hand to outgoing connections
 
 
 def environment() -> dict[str, str]:
@@ -105,7 +104,7 @@ class Cluster:
         with said.open("ab") as errors:
             self._dev = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "cli", "dev"),
-                *("--nodes", str(self.size), "--port", str(free_ports(self.size))),
+                *("--nodes", str(self.size), "--port", str(neighbouring_ports(self.size))),
                 *("--data", str(self.folder / "data")),
                 cwd=ROOT,
                 env=environment(),
@@ -165,20 +164,3 @@ class Cluster:
         self.nodes = [Node(n["id"], n["url"], list(n["command"]), int(n["pid"])) for n in told]
         if len(self.nodes) != self.size:
             raise ClusterError(f"cluster.json names {len(self.nodes)} nodes, not {self.size}")
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that are free now."""
-    for _ in range(200):
-        first = random.randrange(*PORTS)
-        held: list[socket.socket] = []
-        try:
-            for port in range(first, first + count):
-                held.append(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        finally:
-            for server in held:
-                server.close()
-        return first
-    raise ClusterError("no free ports")

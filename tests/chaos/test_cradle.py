@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import ClusterError, environment, free_ports
+from tests.chaos.cluster import ClusterError, environment
 from tests.chaos.shim import Shim, ShimUnavailable
 from tests.chaos.storm.cradle import Cradle, Forked
+from tests.ports import neighbouring_ports
 
 ENDS_S = 30.0
 
@@ -58,7 +59,7 @@ def until_it_serves(process: Forked, port: int) -> None:
 def test_nodes_are_born_one_after_the_other_with_processes_and_exit_codes_of_their_own(
     cradle: Cradle, tmp_path: Path
 ) -> None:
-    port = free_ports(2)
+    port = neighbouring_ports(2)
     killed = cradle.bear(arguments(tmp_path, port))
     until_it_serves(killed, port)
 
@@ -78,7 +79,7 @@ def test_nodes_are_born_one_after_the_other_with_processes_and_exit_codes_of_the
 
 
 def test_a_node_does_not_outlive_its_cradle(cradle: Cradle, tmp_path: Path) -> None:
-    port = free_ports(2)
+    port = neighbouring_ports(2)
     process = cradle.bear(arguments(tmp_path, port))
     until_it_serves(process, port)
 
@@ -109,7 +110,7 @@ def test_the_shim_strikes_what_a_cradle_bears(tmp_path: Path) -> None:
     cradle = Cradle([], environment() | told, tmp_path / "log")
     cradle.open()
     cradle.until_ready()
-    port = free_ports(2)
+    port = neighbouring_ports(2)
     process = cradle.bear(arguments(tmp_path, port))
     until_it_serves(process, port)
 

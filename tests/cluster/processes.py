@@ -248,14 +248,20 @@ class Cluster:
         return self.wait_until_ready()
 
     def wait_until_ready(self, deadline_s: float = 60.0) -> Cluster:
-        for node in self.nodes:
-            if node.process is None or node.process.poll() is not None:
-                continue
-            eventually(
-                lambda node=node: f"{node.id} ready; its log ends:\n{tail(node.log)}",
-                node.is_up,
-                deadline_s=deadline_s,
-            )
+        """Raises where one of those that run now ends before."""
+        waiting = [node for node in self.nodes if node.is_running()]
+
+        def all_are_up() -> bool:
+            waiting[:] = [node for node in waiting if not node.is_up()]
+            return not waiting
+
+        eventually(
+            lambda: "\n".join(
+                f"{node.id} ready; its log ends:\n{tail(node.log)}" for node in waiting
+            ),
+            all_are_up,
+            deadline_s=deadline_s,
+        )
         return self
 
     def kill_all(self) -> None:

@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.cluster import ROOT, Cluster, ClusterError, Node, environment, free_ports
+from tests.chaos.cluster import ROOT, Cluster, ClusterError, Node, environment
 from tests.chaos.shim import Shim
 from tests.chaos.storm import ground
 from tests.chaos.storm.cradle import Cradle
 from tests.chaos.storm.disks import Disk
 from tests.chaos.storm.network import HTTP_PORT, LISTENERS_PORT, PEER_PORT, Network
 from tests.chaos.storm.slow_line import SlowLine
+from tests.ports import neighbouring_ports
 
 SERVE = (sys.executable, "-m", "cli.serve")
 _STOPS_S = 30.0
@@ -208,7 +209,7 @@ class Site(Cluster):
             address = self.network.add(number)
             http, peer, first = (address, HTTP_PORT), (address, PEER_PORT), LISTENERS_PORT
         else:
-            first = free_ports(2 + len(self._protocols))
+            first = neighbouring_ports(2 + len(self._protocols))
             http, peer = ("127.0.0.1", first), ("127.0.0.1", first + 1)
             first += 2
         node = StormNode(name, f"http://{http[0]}:{http[1]}", [], 0, None, False, number, peer)

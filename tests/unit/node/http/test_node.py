@@ -33,7 +33,12 @@ async def test_a_failed_log_fails_liveness_with_the_reason(client, broker, monke
     assert answer.json["message"] == "fsync failed"
 
 
-async def test_readiness_names_every_check_when_asked(client, broker, orders, monkeypatch):
+async def test_readiness_names_every_check_when_asked(
+    client, broker, orders, monkeypatch, eventually
+):
+    published = await client.post(f"/topics/{orders}/messages", json={"messages": [{"value": "v"}]})
+    assert published.status == 200
+    await eventually(lambda: sum(t.size_bytes for t in broker.node.stats().topics.values()))
     plain = await client.get("/readyz")
     for query in ("verbose=true", "verbose", "verbose=1"):
         verbose = await client.get(f"/readyz?{query}")

@@ -188,11 +188,12 @@ def test_a_torn_tail_is_no_damage_and_repair_cuts_it(jobs: Path) -> None:
     with Queue(jobs) as queue:
         queue.put("whole")
         shutil.copytree(jobs, killed, ignore=shutil.ignore_patterns("SOCKET"))
-        queue.put("torn")  # what is not whole in the log is in no segment: only the log is copied
+        queue.put("half of it")  # no word of the path, which the log has in the node's address
+        # What is not whole in the log is in no segment: only the log is copied.
         shutil.copytree(jobs / "wal", killed / "wal", dirs_exist_ok=True)
     wal = max(killed.glob("wal/*.wal"))
     data = wal.read_bytes()
-    at = data.rindex(b"torn")
+    at = data.rindex(b"half of it")
     wal.write_bytes(data[:at] + bytes(len(data) - at))
 
     verified = run("verify", killed)

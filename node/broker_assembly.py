@@ -100,7 +100,7 @@ def broker_of(
         placement,
         upgrade,
         NodeScrubs(base.node, own.scrub, base.link, lambda: cluster.nodes),
-        NodeCompactions(partitions),
+        NodeCompactions(partitions, own.flusher),
         _trims(own, base, parts, partitions, upgrade),
         NodeArchives(partitions),
     )

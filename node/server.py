@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import ssl
@@ -68,8 +69,12 @@ def main_node(config: NodeConfig) -> int:
     try:
         import uvloop
     except ImportError:  # where it is not built, asyncio's own loop serves as well
-        return asyncio.run(run_node(config, _leave_for_sure))
-    return uvloop.run(run_node(config, _leave_for_sure))
+        run = asyncio.run
+    else:
+        run = uvloop.run
+    code = run(run_node(config, _leave_for_sure))
+    gc.freeze()  # what is left goes with the process: nothing is looked through for that
+    return code
 
 
 async def run_node(config: NodeConfig, on_failure: Callable[[], None] = lambda: None) -> int:

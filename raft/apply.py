@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 
 from goqueue.wire.types import Index
 from log.entry import Entry, EntryKind
@@ -36,7 +35,7 @@ class Apply:
         self._proposals = proposals
         self._applying = False
         self._snapshot_index = 0
-        self._unapplied: deque[Entry] = deque()
+        self._unapplied: list[Entry] = []
         """Committed entries that were read, and come next."""
 
     def apply_committed(self) -> bool:
@@ -70,7 +69,7 @@ class Apply:
         now = state.now
         unapplied = self._unapplied = self._unapplied or self._read_committed()
         while unapplied:
-            entry = unapplied.popleft()
+            entry = unapplied.pop()
             result: object = None
             try:
                 if entry.kind not in _OWN_KINDS:
@@ -93,13 +92,13 @@ class Apply:
                 return False
         return True
 
-    def _read_committed(self) -> deque[Entry]:
-        """The next entries to apply. What no slice had time for waits for the next one: reading it
-        again from the disk could take all of that."""
+    def _read_committed(self) -> list[Entry]:
+        """The next entries to apply, the first one last. What no slice had time for waits for the
+        next one: reading it again from the disk could take all of that."""
         config, applied = self._state.config, self._state.applied_index
         count = min(config.apply_entries, self._state.commit_index - applied)
         first = Index(applied + 1)
-        return deque(self._log.entries(first, max_bytes=config.apply_bytes, max_count=count))
+        return self._log.entries(first, max_bytes=config.apply_bytes, max_count=count)[::-1]
 
     def _cannot_read(self, index: int, error: Unspoken) -> None:
         state = self._state

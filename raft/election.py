@@ -54,15 +54,15 @@ class Election:
         else:
             self._voting.start_prevote(now)
 
-    def forgive(self, now: float) -> None:
-        """This node itself was stalled: what it missed meanwhile is no evidence against others."""
-        state, config = self._state, self._state.config
+    def forgive(self, late_s: float, now: float) -> None:
+        """This node itself was stalled for so long: what it missed meanwhile is no evidence against
+        others. So its timers have stood still, too: one that always stalls keeps no dead leader."""
+        state = self._state
         if state.is_leader:
             for peer in state.peers.values():
-                peer.heard_at = max(peer.heard_at, now - config.quorum_s / 2)
-        elif state.deadline < now + config.heartbeat_s:
-            spread = config.evidence_spread_s * state.rng.random()
-            self._timer.set(now + config.heartbeat_s + spread)
+                peer.heard_at = min(peer.heard_at + late_s, now)
+        elif state.deadline != NEVER:
+            self._timer.set(state.deadline + late_s)
 
     @property
     def has_quorum(self) -> bool:
@@ -81,8 +81,9 @@ class Election:
 
     # -- links
 
-    def peer_connected(self, node: NodeId) -> None:
-        """A link is up: what was in flight before is lost."""
+    def peer_connected(self, node: NodeId, patience_s: float) -> None:
+        """A link is up: what was in flight before is lost. `patience_s` is how much longer than a
+        heartbeat a leader's word may take."""
         state, config = self._state, self._state.config
         peer = state.peers.get(node)
         if peer is None or state.halted or not self._membership.is_linked(node):
@@ -92,11 +93,14 @@ class Election:
         if state.is_leader:
             if state.match_index[peer]:
                 state.next_index[peer] = state.match_index[peer] + 1
-            self._host.wake()
+            if state.resting:
+                self._host.rest_with(node)
+            else:
+                self._host.wake()
         elif state.leader is None and peer.voter and state.may_campaign:
             # Whoever leads is heard within one heartbeat; if nobody does, there is nothing to wait.
             wait = config.heartbeat_s + config.evidence_spread_s * state.rng.random()
-            at = state.now() + wait + self._start_delay_s
+            at = state.now() + wait + patience_s + self._start_delay_s
             if at < state.deadline:
                 self._timer.set(at)
 

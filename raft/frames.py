@@ -59,7 +59,8 @@ SUSPECT = 16
 ANSWER = 1
 MORE = 1
 ALL = 2
-RESTS, ROUSED = 1, 2
+RESTS, ROUSED, OFFERED = 1, 2, 3
+"""What an item of a node's beat, or of its answer, says of a group."""
 
 
 class FrameKind(IntEnum):

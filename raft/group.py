@@ -106,9 +106,12 @@ class RaftGroup:
             state, roles, outbox, suspect, self.replication, self.reads
         )
         self.transfer = transfer = parts.transfer(state)
-        self.rest = parts.rest(state, timer, outbox, membership, self.reads, transfer)
+        self.rest = parts.rest(state, roles, timer, outbox, membership, self.reads, transfer)
         self.voting = parts.voting(state, server, roles, timer, outbox, membership)
-        delay_s = state.config.evidence_spread_s * (preferred not in (None, state.node))
+        config = state.config
+        # A new group's replicas may be started a while one after the other, where many are founded.
+        delay_s = config.evidence_spread_s if log.last_index > 1 else config.election_min_s
+        delay_s *= preferred not in (None, state.node)
         self.election = parts.election(
             state, timer, outbox, membership, self.voting, transfer, delay_s
         )

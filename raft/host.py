@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar, TypeVarTuple
 
 from goqueue.wire.types import Incarnation, Lsn, NodeId, PartitionId, Term, Voter
@@ -13,14 +14,16 @@ from raft import frames
 from raft.configuration import creating_entry
 from raft.frames import HEARTBEAT_GROUP, FrameKind
 from raft.group import RaftGroup
-from raft.interfaces import Environment, Handle, Log, LogStore, StateMachine
+from raft.interfaces import Environment, Handle, LogStore, StateMachine
 from raft.peer import FlowControl
 from raft.rest.beats import NodeBeats
-from raft.rest.replica import Rest
+from raft.rest.handle import GroupHandle
 
 logger = logging.getLogger("raft")
 
 NEVER = float("inf")
+WORD_S = 0.0002
+"""How long it takes at most to tell, and to hear, who leads one of many groups."""
 _NODE_BEATS = frozenset((FrameKind.NODE_BEAT, FrameKind.NODE_BEAT_ANSWER))
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
@@ -32,7 +35,8 @@ class RaftHost:
     `on_failed(raft_group, error)` is called when a replica has stopped itself;
     `on_snapshot_due(raft_group)` when enough was applied that `apply.take_snapshot()` is worth
     running; `on_configured(raft_group)` when another configuration is in force, or the one in force
-    has committed; `on_roused(id)` when a group rests no more, before anything of it changes.
+    has committed; `on_roused(id)` when a group rests no more, before anything of it changes, or
+    rests on with other nodes than before.
     `copies_to_learners(raft_group)` says whether learners that hold nothing begin
     with a copy that the node makes; they are `behind` until they have it, and are sent what
     follows.
@@ -68,13 +72,14 @@ class RaftHost:
         self._awake: dict[GroupHandle, None] = {}
         self._connected: dict[NodeId, Incarnation | None] = {}
         self._flow_control = FlowControl(self._network, self.config.peer_window_bytes)
-        self.node_beats = NodeBeats(self._network, self.config, self._by_key.get)
+        now = self._scheduler.now()
+        self.node_beats = NodeBeats(self._network, self.config, self._by_key.get, now)
         self._timer: Handle | None = None
         self._timer_at = NEVER
         self._beat_at = NEVER
         self.forgives = True
         """Whether a timer that comes late means that the node stood still: not where time leaps."""
-        self._forgives_from = -NEVER
+        self._tells_from = -NEVER
         self._stopped = False
         store.on_durable = self.on_durable
 
@@ -129,7 +134,8 @@ class RaftHost:
             self._forget(id)
             raise
         for node in self._connected:
-            raft_group.election.peer_connected(node)
+            raft_group.election.peer_connected(node, self._patience_s)
+        self.node_beats.started(handle, self._scheduler.now())
         return raft_group
 
     def stop_raft_group(self, id: PartitionId) -> None:
@@ -150,7 +156,9 @@ class RaftHost:
         if not self._store.has_log(id):
             return
         log = self._store.partition_log(id)
-        hard, newest = log.hard_state, _last_term(log)
+        hard, newest = log.hard_state, Term(0)
+        with suppress(EntryDamaged):  # it can't be read, and the saved term is no older
+            newest = log.last_term
         self._store.remove_log(id)
         log = self._store.create_log(id)
         log.save_hard_state(max(hard.term, newest), hard.vote if hard.term >= newest else None)
@@ -191,6 +199,7 @@ class RaftHost:
         """A frame from the link; whatever is malformed or unknown is dropped."""
         if not isinstance(frame, memoryview):
             frame = memoryview(frame)
+        self.node_beats.heard(node, self._scheduler.now())
         handle = self._handles.get(partition_id)
         if handle is not None:
             self.node_beats.rouse(handle)
@@ -205,8 +214,14 @@ class RaftHost:
         begins anew must not answer for what was promised before.
         """
         self._connected[node] = incarnation
+        patience_s = self._patience_s
         for raft_group in self.raft_groups():
-            raft_group.election.peer_connected(node)
+            raft_group.election.peer_connected(node, patience_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long leaders may need to tell of all groups over a link that was just made."""
+        return min(self.config.election_min_s, len(self._handles) * WORD_S)
 
     def peer_disconnected(self, node: NodeId) -> None:
         """The link to this node is closed: evidence against whatever it leads."""
@@ -271,9 +286,17 @@ class RaftHost:
             return
         self.send_beats_for(handle)
 
+    def rest_with(self, handle: GroupHandle, node: NodeId) -> None:
+        """A group that rests, and is led here, has a replica there that can be reached again."""
+        self.node_beats.peer_connected(handle, node, self._scheduler.now())
+        self._beat_on()
+
     def send_beats_for(self, handle: GroupHandle) -> None:
         """This group leads, and does not rest."""
         self._leading[handle] = None
+        self._beat_on()
+
+    def _beat_on(self) -> None:
         if self._beat_at == NEVER:
             self._beat_at = self._scheduler.now() + self.config.heartbeat_s
             self.arm(self._beat_at)
@@ -305,13 +328,13 @@ class RaftHost:
         self._timer, self._timer_at = None, NEVER
         if self._stopped:
             return
-        if self.forgives and late > self.config.heartbeat_s and now >= self._forgives_from:
-            # Not again and again: a node that always stalls must not keep a dead leader.
-            self._forgives_from = now + 2 * self.config.election_max_s
-            logger.warning("the loop was stalled for %.3f s", late)
-            self.node_beats.forgive(now)
-            for raft_group in self.raft_groups():
-                raft_group.election.forgive(now)
+        if self.forgives and late > self.config.heartbeat_s / 2:
+            if late > self.config.heartbeat_s and now >= self._tells_from:
+                self._tells_from = now + 2 * self.config.election_max_s
+                logger.warning("the loop was stalled for %.3f s", late)
+            self.node_beats.forgive(late, now)
+            for handle in list({**self._timed, **self._leading}):
+                handle.raft_group.election.forgive(late, now)
         self.node_beats.look(now)
         for handle in list(self._timed):
             if handle.raft_group.deadline <= now:
@@ -396,101 +419,3 @@ class RaftHost:
                 if answer is not None:
                     answers.append(frames.beat_item(key, *answer))
             self._send_items(node, FrameKind.HEARTBEAT_ANSWERS, answers)
-
-
-class GroupHandle:
-    """A group's place in its host, the `RaftGroupHost` that it sees; compared by identity."""
-
-    __slots__ = ("_flow_control", "_host", "key", "raft_group")
-
-    raft_group: RaftGroup
-
-    def __init__(self, host: RaftHost, key: bytes, flow_control: FlowControl) -> None:
-        self._host = host
-        self._flow_control = flow_control
-        self.key = key
-
-    def wake(self) -> None:
-        self._host.wake(self)
-
-    def await_durable(self) -> None:
-        self._host.undurable[self] = None
-
-    def set_deadline(self, at: float) -> None:
-        self._host.set_deadline(self, at)
-
-    def led(self, leads: bool) -> None:
-        self._host.led(self, leads)
-
-    def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
-        return self._host.is_connected(node, incarnation)
-
-    def heard_at(self, node: NodeId) -> float:
-        return self._host.node_beats.heard_at(node)
-
-    def answered_at(self, node: NodeId) -> float:
-        return self._host.node_beats.answered_at(node)
-
-    def reserve(self, node: NodeId, size: int) -> bool:
-        return self._flow_control.take(node, self, size)
-
-    def release(self, node: NodeId, size: int) -> None:
-        self._flow_control.give_back(node, size)
-
-    def configured(self) -> None:
-        if self._host.on_configured is not None:
-            self._host.on_configured(self.raft_group)
-
-    def copies_to_learners(self) -> bool:
-        copies = self._host.copies_to_learners
-        return copies is not None and copies(self.raft_group)
-
-    def failed(self, error: Exception) -> None:
-        self._host.node_beats.rouse(self)
-        if self._host.on_failed is not None:
-            self._host.on_failed(self.raft_group, error)
-
-    def snapshot_due(self) -> None:
-        if self._host.on_snapshot_due is not None:
-            self._host.on_snapshot_due(self.raft_group)
-
-    # as `raft.rest.beats` sees it
-
-    @property
-    def rests(self) -> bool:
-        return self.raft_group.rests
-
-    @property
-    def rest(self) -> Rest:
-        return self.raft_group.rest
-
-    @property
-    def term(self) -> int:
-        return self.raft_group.term
-
-    @property
-    def peer_nodes(self) -> Iterable[NodeId]:
-        return self.raft_group.peers
-
-    @property
-    def last_index(self) -> int:
-        return self.raft_group.state.log.last_index
-
-    def roused(self) -> None:
-        if self.raft_group.is_leader:
-            self._host.send_beats_for(self)
-        if self._host.on_roused is not None:
-            self._host.on_roused(self.raft_group.id)
-
-    def vacate(self) -> None:
-        """The group is gone: what it held and waited for is let go."""
-        for peer in self.raft_group.peers.values():
-            self.release(peer.node, peer.reset())
-
-
-def _last_term(log: Log) -> Term:
-    """The newest entry's term; 0 where it can't be read, as the saved term is no older."""
-    try:
-        return log.last_term
-    except EntryDamaged:
-        return Term(0)

@@ -182,6 +182,10 @@ class RaftGroupHost(Protocol):
         """The group began or ceased to lead: heartbeats are sent for it, or not."""
         ...
 
+    def rest_with(self, node: NodeId) -> None:
+        """This node's replica can be reached again, while the group is led here and rests."""
+        ...
+
     def is_connected(self, node: NodeId, incarnation: Incarnation | None = None) -> bool:
         """Whether a link to this node is up; and not one to another data directory than this."""
         ...

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from goqueue.wire.types import NodeId
 from raft.interfaces import Network, RaftGroupHost
 from raft.syncobj import Node
@@ -31,7 +29,7 @@ class Peer(Node):
         self.probing = True
         self.paused = False
         self.behind = False
-        self.inflight: deque[tuple[int, int]] = deque()
+        self.inflight: list[tuple[int, int]] = []
         self.inflight_bytes = 0
         self.sent_at = 0.0
         self.heard_at = float("-inf")
@@ -59,9 +57,13 @@ class Peer(Node):
     def acknowledged(self, match: int) -> int:
         """Takes what is matched out of the window; the bytes freed."""
         inflight = self.inflight
-        freed = 0
-        while inflight and inflight[0][0] <= match:
-            freed += inflight.popleft()[1]
+        freed = count = 0
+        for last, size in inflight:
+            if last > match:
+                break
+            freed += size
+            count += 1
+        del inflight[:count]
         self.inflight_bytes -= freed
         return freed
 

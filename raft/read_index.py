@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,8 +31,8 @@ class ReadIndex:
         self._state = state
         self._round = 0
         self._reads: list[Read] = []
-        self._rounds: deque[Round] = deque()
-        self._confirmed: deque[Round] = deque()
+        self._rounds: list[Round] = []
+        self._confirmed: list[Round] = []
         self._reads_waiting = 0
 
     @property
@@ -106,13 +105,13 @@ class ReadIndex:
         rounds.sort(reverse=True)
         confirmed = rounds[self._state.quorum - 1]
         while self._rounds and self._rounds[0].number <= confirmed:
-            self._confirmed.append(self._rounds.popleft())
+            self._confirmed.append(self._rounds.pop(0))
         self._finish_reads()
 
     def _finish_reads(self) -> None:
         applied = self._state.applied_index
         while self._confirmed and self._confirmed[0].index <= applied:
-            done = self._confirmed.popleft()
+            done = self._confirmed.pop(0)
             self._reads_waiting -= len(done.reads)
             for read in done.reads:
                 self._state.call_back(read, True, Index(done.index))
@@ -121,7 +120,7 @@ class ReadIndex:
         """Fails all reads, or those that are out of time."""
         failed: list[Read] = []
         while self._rounds and (now is None or self._rounds[0].until <= now):
-            failed += self._rounds.popleft().reads
+            failed += self._rounds.pop(0).reads
         if now is None:
             for done in self._confirmed:
                 failed += done.reads

@@ -147,7 +147,17 @@ class Replication:
     def _is_current(self, term: int) -> bool:
         return term == self._state.term
 
+    def rests_too(self, node: NodeId) -> None:
+        """While this leader rests: this replica does, too, and has told that it holds the same."""
+        peer = self._state.peers.get(node)
+        if peer is not None and self._state.is_leader:
+            self._match(peer, self._log.last_index)
+
     def _on_match(self, peer: Peer, match: int) -> None:
+        self._match(peer, match)
+        self._host.wake()
+
+    def _match(self, peer: Peer, match: int) -> None:
         matched = self._state.match_index
         if match > matched[peer]:
             matched[peer] = match
@@ -158,7 +168,6 @@ class Replication:
             self._state.next_index[peer] = matched[peer] + 1
         if not peer.voter:
             self._measure(peer, match)
-        self._host.wake()
 
     def _measure(self, peer: Peer, match: int) -> None:
         """Rounds (dissertation, 4.2.1): each brings all that the log held when it began.

@@ -9,11 +9,13 @@ signature here against the installed release.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from goqueue.wire.types import Term
 from log.entry import Entry
+from raft.config import RaftConfig
 from raft.errors import Refused
 from raft.interfaces import Log
 
@@ -76,6 +78,31 @@ class _Shared:
         setattr(server.state, self._field, value)
 
 
+_UNUSED = (
+    "_poller",
+    "_SyncObj__commandsQueue",
+    "_SyncObj__properies",
+    "_SyncObj__serializer",
+)
+"""What PySyncObj makes for its own sockets, commands and dumps, and its set of its own fields: a
+twelfth of a replica's memory."""
+
+
+@functools.cache
+def _conf(config: RaftConfig) -> SyncObjConf:
+    """The same for all groups of a node."""
+    return SyncObjConf(
+        autoTick=False,
+        journalFile=None,
+        commandsQueueSize=0,
+        pollerType="select",
+        appendEntriesPeriod=min(APPEND_PERIOD_S, config.election_min_s / 4),
+        raftMinTimeout=config.election_min_s,
+        raftMaxTimeout=config.election_max_s,
+        connectionTimeout=config.election_max_s,
+    )
+
+
 class Server(SyncObj):
     """A `SyncObj` with everything injected; every other way into PySyncObj is closed."""
 
@@ -104,19 +131,10 @@ class Server(SyncObj):
 
     def __init__(self, state: State, make_noop: Callable[[int, int], Entry]) -> None:
         self.state = state  # first of all: what PySyncObj sets up is set up there
-        config = state.config
-        conf = SyncObjConf(
-            autoTick=False,
-            journalFile=None,
-            commandsQueueSize=0,
-            pollerType="select",
-            appendEntriesPeriod=min(APPEND_PERIOD_S, config.election_min_s / 4),
-            raftMinTimeout=config.election_min_s,
-            raftMaxTimeout=config.election_max_s,
-            connectionTimeout=config.election_max_s,
-            onStateChanged=lambda old, new: self.on_role(old, new),
-        )
+        conf = _conf(state.config)
         super().__init__(state.self_peer, [], conf, transport=_Transport(self))
+        for unused in _UNUSED:
+            delattr(self, unused)
         self._SyncObj__raftLog = Journal(state.log, make_noop)
         state.recover()
 
@@ -124,6 +142,13 @@ class Server(SyncObj):
         """Nothing: when it starts, PySyncObj looks among all names, one by one, for methods that it
         should replicate, and there are none. It took half of a group's start."""
         return ()
+
+    def _SyncObj__setState(self, newState: int) -> None:
+        """PySyncObj's one way from role to role."""
+        old = self.state.role
+        super()._SyncObj__setState(newState)
+        if old != newState:
+            self.on_role(old, newState)
 
     # -- what PySyncObj is asked for
 

@@ -153,10 +153,11 @@ class Layout:
             return Configuration(Index(1), placement.creators)
         return known
 
-    def is_as_created(self, id: PartitionId) -> bool:
-        """Whether no leader has told of another configuration than that of the creators. A replica
-        is emptied only by what has been told."""
-        return id not in self._known
+    def votes(self, id: PartitionId, voter: Voter) -> bool:
+        """Whether this one votes in a partition as far as its leader has told. A replica is
+        emptied only by what has been told."""
+        configuration = self.configuration(id)
+        return configuration is not None and voter in configuration.voters
 
     def to_be_confirmed(self, id: PartitionId) -> int:
         """The epoch that a partition's log must have seen before brokers that are being drained

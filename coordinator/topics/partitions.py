@@ -56,16 +56,16 @@ class PartitionPlacement:
         """Exactly these are in the creating entry, whoever founds the partition."""
         return self.founders or self.replicas
 
-    def may_found(self, voter: Voter, *, is_as_created: bool = False) -> bool:
+    def may_found(self, voter: Voter, *, votes: bool = False) -> bool:
         """Whether this one writes the creating entry by itself where it holds nothing. One that
         was named anew meanwhile does not: it may have voted, been moved away and forgotten.
 
-        While the partition is as it was created, nobody has been moved away, and all creators may,
-        wanted or not: their votes may be all that is left to bring about what is wanted.
+        `votes`: as far as leaders have told, it is a voter. Then it has not been moved away yet,
+        wanted or not: its vote may be one of those that bring about what is wanted.
         """
         if voter not in self.creators:
             return False
-        return is_as_created or (voter in self.replicas and voter not in self.joined)
+        return votes or (voter in self.replicas and voter not in self.joined)
 
     def moved(self, replicas: Sequence[Voter]) -> PartitionPlacement:
         """The same partition with other replicas."""

@@ -16,7 +16,7 @@ from log.disk.files import Disk
 from log.entry import Entry, EntryKind, frames_after
 from log.errors import Damaged, EntryDamaged, EntryMissing
 from log.partition.journal import HardState, Journal, Reattach, SearchCall
-from log.partition.tail import Runs, Tail
+from log.partition.tail import Runs, Tail, is_bare
 from log.segments.chain import PartitionSegments, SegmentInfo
 from log.snapshots.file import SnapshotJob
 from log.snapshots.kept import Snapshots
@@ -33,7 +33,8 @@ class PartitionLog:
     the store's); terms, votes and entries that change voters are always synced. `suspect` is one
     that may have lost entries it acknowledged in a power cut: it counts in no majority until it has
     caught up with a leader. `damaged` is the range of acknowledged entries that cannot be read: a
-    group that has one is quarantined, and must neither vote nor lead.
+    group that has one is quarantined, and must neither vote nor lead. One that is `wal_only` has no
+    segments, and needs none yet: see `log.store.wal_only`.
     """
 
     def __init__(
@@ -44,12 +45,10 @@ class PartitionLog:
         disk: Disk,
         snapshots_kept: int,
     ) -> None:
-        self.id = id
-        self.key = id.pack()
-        self.suspect = False
+        self.id, self.key = id, id.pack()
+        self.suspect = self.wal_only = False
         self.flush_interval_ms = 0
-        self.first_index = Index(1)
-        self.trim_index = Index(1)
+        self.first_index = self.trim_index = Index(1)
         self.created_lsn = self.installed_lsn = Lsn(0)
         self._damaged: tuple[Index, Index] | None = None
         self.disk_segments = segments
@@ -57,13 +56,11 @@ class PartitionLog:
         self._store, self._disk = store, disk
         self.snapshots = Snapshots(disk, segments.directory, id, snapshots_kept)
         self._hard_state = HardState(Term(0), None)
-        self._hard_state_lsn = Lsn(0)
+        self._hard_state_lsn = self._strict_lsn = Lsn(0)
         self._base_term = 0
         self._truncations: list[tuple[Lsn, int]] = []
         self._pins: dict[Export, int] = {}
-        self._tail = Tail(1)
-        self._undurable, self._unspilled = Runs(0), Runs(0)
-        self._strict_lsn = Lsn(0)
+        self._tail, self._undurable, self._unspilled = Tail(1), Runs(0), Runs(0)
 
     # -- state
 
@@ -168,13 +165,15 @@ class PartitionLog:
         frames = frames_after(self._tail.last, entries)
         index, length = self._tail.last + len(frames), sum(map(len, frames))
         relaxed = relaxed or self._relaxed
-        lsn = self._store.record(RecordKind.APPEND, self, frames, length, relaxed=relaxed)
+        if self.wal_only:
+            lsn = self.log_again(entries, relaxed=relaxed)
+        else:
+            lsn = self._store.record(RecordKind.APPEND, self, frames, length, relaxed=relaxed)
         self._tail.extend(entries, length)
         if not relaxed:
             self._strict_lsn = lsn
         self._undurable.add(index, lsn)
-        self._unspilled.add(index, lsn)
-        self._store.spill_later(self, entries)
+        self._spill(entries, lsn)
         if any(entry.kind == EntryKind.VOTERS for entry in entries):
             self._store.require_sync()
         if self.damaged is not None and self.damaged[1] <= index and self._cut_at_damage:
@@ -195,16 +194,15 @@ class PartitionLog:
         self._tail.truncate(index)
         if self.damaged is not None and index <= self.damaged[0]:
             self._cut_at_damage = True
-        self._truncations.append((lsn, index))
-        self._store.spill_later(self, index)
+        if not self.wal_only:
+            self._truncations.append((lsn, index))
+            self._store.spill_later(self, index)
         self._store.dirty()
         return lsn
 
     def trim_to(self, index: Index) -> None:
-        """Moves the log's start: entries below may go once a snapshot has passed them.
-
-        Not logged: the state machine's own trim entry says it again after a restart.
-        """
+        """Moves the log's start: entries below may go once a snapshot has passed them. Not logged:
+        the state machine's own trim entry says it again after a restart."""
         self.trim_index = Index(max(self.trim_index, min(index, self.last_index + 1)))
 
     def clear_suspect(self) -> None:
@@ -225,7 +223,7 @@ class PartitionLog:
         """Declares the damage made good."""
         if self.damaged is not None:
             self.damaged, self._cut_at_damage = None, False
-            self._record_damage(0, 0)
+            self._note(RecordKind.DAMAGED, pair_payload(0, 0))
 
     # -- reads
 
@@ -354,6 +352,10 @@ class PartitionLog:
         """
         if self.damaged is not None:
             raise EntryDamaged(str(self.id), *self.damaged, "not to be copied")
+        if self.wal_only:
+            lsn, self.wal_only = self.log_again(), False
+            self._spill(self._tail.entries, lsn)
+            self._store.dirty()
         export = Export(self, self._disk, committed)
         self._pins[export] = self.first_index
         return export
@@ -371,6 +373,7 @@ class PartitionLog:
         """
         beyond = entries_beyond(self, install)
         self._store.disown_trimmed(self)
+        self.wal_only = False
         if self.damaged is not None and self.damaged[1] == UNKNOWN_END:
             self.mark_suspect()
         payload = install.pack()
@@ -398,6 +401,12 @@ class PartitionLog:
 
     # -- for the store
 
+    def log_again(self, more: Sequence[Entry] = (), *, relaxed: bool = False) -> Lsn:
+        """Logs all entries again, with more that follow, in one record."""
+        frames = [entry.frame for entry in (*self._tail.entries, *more)]
+        length = sum(map(len, frames))
+        return self._store.record(RecordKind.APPEND, self, frames, length, relaxed=relaxed)
+
     def start_at(self, first: Index) -> Lsn:
         """Logs that the log now begins at this index."""
         base_term = self.term_at(Index(first - 1)) or Term(0)
@@ -424,15 +433,11 @@ class PartitionLog:
         self.created_lsn = Lsn(meta.created_lsn)
         self._tail = Tail(last + 1 - len(entries))
         self._tail.extend(entries, sum(len(entry.frame) for entry in entries))
-        self._undurable, self._unspilled = Runs(last), Runs(last)
+        self._undurable, self._unspilled = Runs(last), Runs(0 if self.wal_only else last)
         self.snapshots.look()
         if meta.damaged_last:
             self.damaged = (Index(meta.damaged_first), Index(meta.damaged_last))
             self._cut_at_damage = last < meta.damaged_first
-
-    def distrust(self, reason: str) -> None:
-        """The log differs from what the group has agreed on: it is to be copied anew."""
-        self.quarantine(self.first_index, UNKNOWN_END, reason)
 
     def quarantine(self, first: int, last: int, reason: str) -> None:
         """Notes damage to entries that were acknowledged; durable with the next flush."""
@@ -443,8 +448,16 @@ class PartitionLog:
         first, last = min(first, known[0]), max(last, known[1])
         if self.damaged != (first, last):
             self.damaged = (Index(first), Index(last))
-            self._record_damage(first, last)
+            self._note(RecordKind.DAMAGED, pair_payload(first, last))
         self._store.on_damaged(self.id)
+
+    def _spill(self, entries: Sequence[Entry], lsn: Lsn) -> None:
+        if self.wal_only:
+            if is_bare(self._tail.entries):
+                return
+            self.wal_only, entries = False, self._tail.entries
+        self._unspilled.add(self.last_index, lsn)
+        self._store.spill_later(self, entries)
 
     def _read_segments(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         try:
@@ -467,15 +480,11 @@ class PartitionLog:
         if not self.first_index <= index <= self.last_index:
             raise EntryMissing(str(self.id), index, self.first_index, self.last_index)
 
-    def _record_damage(self, first: int, last: int) -> None:
-        self._note(RecordKind.DAMAGED, pair_payload(first, last))
-
     def _record_durability(self) -> None:
         flags = durability_flags(relaxed=self._relaxed, suspect=self.suspect)
         lsn = self._note(RecordKind.DURABILITY, b"", flags)
-        self._strict_lsn = max(
-            self._strict_lsn, lsn
-        )  # what was relaxed counts no longer until then
+        # What was relaxed counts no longer until then.
+        self._strict_lsn = max(self._strict_lsn, lsn)
 
     def _note(self, kind: int, payload: bytes, flags: int = 0) -> Lsn:
         """The record's LSN, 0 where there is none."""

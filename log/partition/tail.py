@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from goqueue.wire.types import Index, Lsn
-from log.entry import Entry
+from log.entry import Entry, EntryKind
 
-_INDEX = attrgetter("index")
+_INDEX, _LSN = attrgetter("index"), itemgetter(1)
 _SLICE_MAX = 4096
 ENTRY_BYTES = 440
 """What an entry takes in RAM beside its frame: objects, numbers, list places (measured)."""
+
+BARE_ENTRIES_MAX, BARE_FRAME_BYTES_MAX = 16, 512
+_BARE_KINDS = frozenset((EntryKind.NOOP, EntryKind.VOTERS))
+
+
+def is_bare(entries: Sequence[Entry]) -> bool:
+    """Whether there are few, which tell of elections and voters alone."""
+    return len(entries) <= BARE_ENTRIES_MAX and all(
+        entry.kind in _BARE_KINDS and len(entry.frame) <= BARE_FRAME_BYTES_MAX for entry in entries
+    )
 
 
 class Tail:
@@ -90,7 +99,7 @@ class Runs:
     def __init__(self, base: int, *waiting: tuple[int, Lsn]) -> None:
         self.base = base
         """All entries up to this index are done."""
-        self._waiting = deque(waiting)
+        self._waiting = list(waiting)
 
     def add(self, last: int, lsn: Lsn) -> None:
         self._waiting.append((last, lsn))
@@ -98,8 +107,10 @@ class Runs:
     def done(self, limit: Lsn) -> int:
         """The last index such that it and all before it have LSNs up to the limit."""
         waiting = self._waiting
-        while waiting and waiting[0][1] <= limit:
-            self.base = waiting.popleft()[0]
+        if waiting and waiting[0][1] <= limit:
+            count = bisect_right(waiting, limit, key=_LSN)
+            self.base = waiting[count - 1][0]
+            del waiting[:count]
         return self.base
 
     def cut(self, index: int, done: int) -> None:

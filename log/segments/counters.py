@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 
 LOOKUPS_KEPT_MAX = 1000
 """Searches in indexes that are remembered until they are taken, the newest."""
+
+
+def _remembered() -> deque[float]:
+    return deque(maxlen=LOOKUPS_KEPT_MAX)
 
 
 class LogCounters:
@@ -26,10 +30,7 @@ class LogCounters:
         self.segments_created = 0
         self.segments_deleted = 0
         self.index_rebuilds = 0
-        self._lookups: dict[str, deque[float]] = {
-            "offset": deque(maxlen=LOOKUPS_KEPT_MAX),
-            "time": deque(maxlen=LOOKUPS_KEPT_MAX),
-        }
+        self._lookups = defaultdict[str, deque[float]](_remembered)
 
     def looked_up(self, kind: str, took_s: float) -> None:
         """A search by `offset` or `time` in segments has ended."""
@@ -38,7 +39,7 @@ class LogCounters:
     def take_lookups(self) -> list[tuple[str, list[float]]]:
         """What searches took, in seconds, since this was asked last."""
         found: list[tuple[str, list[float]]] = []
-        for kind, waiting in self._lookups.items():
+        for kind, waiting in list(self._lookups.items()):
             took = [waiting.popleft() for _ in range(len(waiting))]
             if took:
                 found.append((kind, took))

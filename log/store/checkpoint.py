@@ -16,7 +16,7 @@ from log.errors import EntryDamaged, InstallRefused
 from log.partition.log import PartitionLog
 from log.segments.segment import Segment
 from log.store.spill import SpillDone
-from log.wal.format import CheckpointItem
+from log.wal.format import CheckpointItem, LogMeta
 from log.wal.writer import WalFile, WalWriter
 
 
@@ -24,8 +24,8 @@ from log.wal.writer import WalFile, WalWriter
 class CheckpointJob:
     """Runs on any one thread, beside flushes.
 
-    After `run`, of all groups everything up to `lsn` is synced in segments. It counts only once the
-    record that says so is durable; files are dropped by the checkpoint after that.
+    After `run`, of all groups that have segments everything up to `lsn` is synced there. It counts
+    only once the record that says so is durable; files are dropped by the checkpoint after that.
     """
 
     lsn: Lsn
@@ -142,7 +142,7 @@ class Checkpoints:
         """The next job; None where there is nothing to sync or to drop."""
         old = self._old_files()
         doomed = self._doomed_segments(durable_lsn)
-        if not (old or doomed or self._indexes or self._is_urgent):
+        if not (old or doomed or self._indexes or self._is_behind):
             return None
         self.job = CheckpointJob(
             spilled_lsn,
@@ -186,15 +186,17 @@ class Checkpoints:
         """The checkpoint at `lsn` will be durable with this record."""
         self._records.append((record_lsn, lsn))
 
-    def retire_segments(self, logs: Iterable[tuple[PartitionLog, int]]) -> None:
+    def retire_segments(
+        self, logs: Iterable[PartitionLog], metas: Mapping[PartitionId, LogMeta]
+    ) -> None:
         """Moves logs' starts past segments that are trimmed, checkpointed and in snapshots.
 
-        `logs` are logs with their checkpointed index. Files go once the new start is durable.
+        `metas` tell what is checkpointed. Files go once the new start is durable.
         """
-        for log, checkpoint_index in logs:
-            if log.trim_index <= log.first_index:
+        for log in logs:
+            if log.trim_index <= log.first_index or (meta := metas.get(log.id)) is None:
                 continue
-            limit = min(log.removable_below(), checkpoint_index + 1)
+            limit = min(log.removable_below(), meta.checkpoint_index + 1)
             if limit <= log.first_index:
                 continue
             removed = log.disk_segments.removable(limit)
@@ -229,8 +231,13 @@ class Checkpoints:
     @property
     def _is_urgent(self) -> bool:
         """Whether another checkpoint lets a file go that is to go."""
+        return self.urgent and self._is_behind
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether another checkpoint lets a file go, also where no segment has changed."""
         files = self.writer.files
-        return self.urgent and len(files) > 1 and self.lsn < files[-1].start_lsn
+        return len(files) > 1 and self.lsn < files[-1].start_lsn
 
     def _old_files(self) -> list[WalFile]:
         files = self.writer.files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from goqueue.wire.types import CLUSTER_GROUP, Incarnation, Lsn, PartitionId
 from log.config import StorageConfig
@@ -20,6 +21,7 @@ from log.store.flush import FlushJob
 from log.store.opening import Opened, Opening
 from log.store.set_aside import SetAside
 from log.store.spill import SpillBatch, Spiller
+from log.store.wal_only import WalOnlyLogs
 from log.wal.check import WalCheck
 from log.wal.format import BLOCK_BYTES, RecordKind, WalState, checkpoint_payload
 from log.wal.pending_block import PendingBlock
@@ -29,12 +31,11 @@ _NO_GROUP = CLUSTER_GROUP.pack()
 """What a record about the whole node carries in place of a group."""
 
 
+_random_u64 = partial(secrets.randbits, 64)
+
+
 def _nothing(*_told: object) -> None:
     return None
-
-
-def _random_u64() -> int:
-    return secrets.randbits(64)
 
 
 class Store:
@@ -52,9 +53,7 @@ class Store:
         self.stalled: OSError | None = None
         """Why nothing can be made durable now, though nothing is lost: the disk is full."""
         self.incarnation = Incarnation(0)
-        self.durable_lsn = Lsn(0)
-        self.written_lsn = Lsn(0)
-        self.spilled_lsn = Lsn(0)
+        self.durable_lsn = self.written_lsn = self.spilled_lsn = Lsn(0)
         self.unclean_boot = False
         """The machine was started anew, or a sync had failed, and the last process had not closed
         the store."""
@@ -76,16 +75,14 @@ class Store:
         self._state = WalState()
         self._writer: WalWriter | None = None
         self._lock = -1
-        self._pending = PendingBlock()
-        self._dirty_told = False
-        self._pending_spill = SpillBatch()
-        self._block_lsn = Lsn(0)
+        self._pending, self._pending_spill = PendingBlock(), SpillBatch()
+        self._dirty_told = self._renewing = False
+        self._block_lsn = self._sealed_lsn = Lsn(0)
         self._job: FlushJob | None = None
-        self._sealed_lsn = Lsn(0)
         self._sync_due_ms: int | None = None
         self._unsynced_bytes = 0
         self._checkpoints: Checkpoints | None = None
-        self._renewing = False
+        self._wal_only = WalOnlyLogs()
 
     @classmethod
     def open(
@@ -121,14 +118,14 @@ class Store:
                 disk.unlock(store._lock)
             raise
         store.incarnation = Incarnation(opened.incarnation)
-        store.unclean_boot = opened.unclean_boot
-        store._state = opened.state
+        store.unclean_boot, store._state = opened.unclean_boot, opened.state
         store._take_over(opened)
-        for partition_id in sorted(opened.state.partitions):
+        for partition_id, meta in sorted(opened.state.partitions.items()):
             segments = opened.segments[partition_id]
             log = store._logs[partition_id] = store._partition_log(partition_id, segments)
-            meta, last = opened.state.partitions[partition_id], opened.lasts[partition_id]
-            log.restore(meta, last, opened.tails[partition_id])
+            if partition_id in opened.wal_only:
+                store._wal_only.add(log, opened.end_lsn)
+            log.restore(meta, opened.lasts[partition_id], opened.tails[partition_id])
             if not read_only:
                 log.evict(store._ram_share())
         store.damaged_entries = opened.damaged
@@ -139,8 +136,9 @@ class Store:
         self._block_lsn = self._sealed_lsn = end
         self.durable_lsn = self.written_lsn = self.spilled_lsn = end
         if not self.read_only:
-            writer = self._writer = opened.writer
-            self._checkpoints = Checkpoints(self.config, self._files, writer, self._space, end, end)
+            self._writer, lsn = opened.writer, Lsn(opened.state.checkpoint_lsn)
+            parts = self.config, self._files, opened.writer, self._space
+            self._checkpoints = Checkpoints(*parts, lsn, lsn)
 
     # -- groups
 
@@ -171,6 +169,8 @@ class Store:
         segments = PartitionSegments(self._files, directory, partition_id, self.config)
         log = self._partition_log(partition_id, segments)
         log.created_lsn = self.record(RecordKind.CREATE, log, (), 0)
+        if partition_id != CLUSTER_GROUP:
+            self._wal_only.add(log, log.created_lsn)
         self._logs[partition_id] = log
         self._sorted_ids = None
         self.dirty()
@@ -183,6 +183,7 @@ class Store:
         del self._logs[partition_id]
         self._sorted_ids = None
         self.damaged_ids.discard(partition_id)
+        self._wal_only.forget(log)
         if self._checkpoints is not None:
             self._checkpoints.forget(log)
         self.spill_later(log, None)
@@ -403,14 +404,15 @@ class Store:
         checkpoints = self._checkpoints
         if checkpoints is None or checkpoints.job is not None or self.failed is not None:
             return None
-        metas = self._state.partitions
-        checkpoints.retire_segments(
-            (log, metas[partition_id].checkpoint_index)
-            for partition_id, log in self._logs.items()
-            if partition_id in metas
-        )
+        checkpoints.retire_segments(self._logs.values(), self._state.partitions)
         self.dirty()
         return checkpoints.take(self.spilled_lsn, self.durable_lsn)
+
+    def log_again(self, job: CheckpointJob) -> bool:
+        """While a checkpoint is out: logs some of what it lets go, and no segment holds, again;
+        whether more is left, which its completion logs at once. Raises StoreFailed."""
+        counts = self._checkpoints is not None and job.lsn > self._checkpoints.lsn
+        return counts and self._wal_only.log_again(job.lsn)
 
     def complete_checkpoint(self, job: CheckpointJob, error: Exception | None = None) -> None:
         """Records the checkpoint in the log; an error fails the store."""
@@ -418,6 +420,8 @@ class Store:
             self.failed = self.failed or error
         if self.failed is not None or self._checkpoints is None:
             return
+        while self.log_again(job):
+            continue
         items = self._checkpoints.complete(job, self._logs)
         if items is not None:
             payload = checkpoint_payload(job.lsn, items)
@@ -456,29 +460,21 @@ class Store:
     def _make_job(
         self, parts: list[bytes], length: int, synced: bool, *, seal: bool = False
     ) -> FlushJob:
-        assert self._writer is not None
+        writer, lsn = self._writer, self._block_lsn
+        assert writer is not None
         size = BLOCK_BYTES + length if parts or seal else 0
         roll = None
-        if size and (self._renewing or self._writer.roll_needed(self._block_lsn, size)):
-            roll = self._writer.plan(self._state, self._block_lsn, size)
+        if size and (self._renewing or writer.roll_needed(lsn, size)):
+            roll = writer.plan(self._state, lsn, size)
             self._renewing = False
-        end = Lsn(self._block_lsn + size)
+        end = Lsn(lsn + size)
         batch, self._pending_spill = self._pending_spill, SpillBatch()
-        batch.lsn, batch.end_lsn = self._block_lsn, end
-        job = FlushJob(
-            self._writer,
-            self._spiller,
-            self._block_lsn,
-            end,
-            self.durable_lsn,
-            parts,
-            synced,
-            batch,
-            roll,
-        )
+        batch.lsn, batch.end_lsn = lsn, end
         self._block_lsn = end
-        self._job = job
-        return job
+        self._job = FlushJob(
+            writer, self._spiller, lsn, end, self.durable_lsn, parts, synced, batch, roll
+        )
+        return self._job
 
     def _take_last_sync(self) -> FlushJob | None:
         if self._job is None and self.failed is None and self.durable_lsn < self._block_lsn:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from goqueue.wire.types import Lsn, PartitionId
+from goqueue.wire.types import CLUSTER_GROUP, Lsn, PartitionId
 from log.config import StorageConfig
 from log.disk.descriptors import Descriptors
 from log.disk.failed_sync import FailedSync
@@ -22,9 +22,11 @@ from log.disk.files import Disk, is_full
 from log.disk.space import Space
 from log.entry import Entry
 from log.errors import Damaged, WalDamaged
+from log.partition.tail import is_bare
 from log.segments.chain import PartitionSegments
 from log.snapshots.file import newest_creation, remove_foreign_snapshots, remove_snapshots_beyond
 from log.store.set_aside import SetAside
+from log.store.wal_only import whole_logs
 from log.wal.format import LogMeta, WalState
 from log.wal.install import UNKNOWN_END
 from log.wal.recovery import Replay, replay_wal
@@ -53,6 +55,8 @@ class Opened:
     segments: dict[PartitionId, PartitionSegments] = field(default_factory=dict)
     tails: dict[PartitionId, Sequence[Entry]] = field(default_factory=dict)
     lasts: dict[PartitionId, int] = field(default_factory=dict)
+    wal_only: set[PartitionId] = field(default_factory=set)
+    """Of those, the logs that need no segments yet."""
     damaged: int = 0
     unclean_boot: bool = False
 
@@ -134,6 +138,9 @@ class Opening:
             else:
                 raise
         for partition_id, segments in opened.segments.items():
+            if self._is_wal_only(opened, partition_id):
+                opened.wal_only.add(partition_id)
+                continue
             segments.append(opened.tails[partition_id])
             if self._disk.exists(segments.directory):
                 # The last process may have removed segments and died before syncing that: a power
@@ -147,11 +154,13 @@ class Opening:
                     self._disk, segments.directory, meta.first_index, opened.lasts[partition_id]
                 )
         for partition_id, meta in opened.state.partitions.items():
-            meta.checkpoint_index = opened.lasts[partition_id]
+            if partition_id not in opened.wal_only:
+                meta.checkpoint_index = opened.lasts[partition_id]
         opened.state.checkpoint_lsn = opened.end_lsn
         writer = opened.writer
         older = list(writer.files)
-        writer.create(*writer.plan(opened.state, opened.end_lsn, 0))
+        whole = whole_logs((id.pack(), opened.tails[id]) for id in sorted(opened.wal_only))
+        opened.end_lsn = writer.begin(opened.state, opened.end_lsn, whole)
         for file in older:
             writer.retire(file)
         del writer.files[: len(older)]
@@ -160,6 +169,17 @@ class Opening:
         with suppress(OSError):  # a checkpoint tries again, once there is room
             Space(self._disk, self._root, self._config).reserve()
         return opened
+
+    def _is_wal_only(self, opened: Opened, partition_id: PartitionId) -> bool:
+        """Whether nothing but the write-ahead log is to hold it, or ever did."""
+        meta, segments = opened.state.partitions[partition_id], opened.segments[partition_id]
+        return (
+            partition_id != CLUSTER_GROUP
+            and meta.first_index == 1
+            and not (meta.checkpoint_index or meta.damaged_last or meta.suspect)
+            and is_bare(opened.tails[partition_id])
+            and not self._disk.exists(segments.directory)
+        )
 
     def _replay(self) -> Replay:
         replay = replay_wal(self._disk, self._wal)

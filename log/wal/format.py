@@ -99,8 +99,9 @@ class LogMeta:
 class WalState:
     """The fold of all records up to some LSN: what a file header states.
 
-    Of every group, everything logged up to `checkpoint_lsn` is in synced segments. `boot_id` is
-    that of the machine's boot in which it was written, empty where it was not noted.
+    Of every group, everything logged up to `checkpoint_lsn` is in synced segments, or was logged
+    again behind it (`log.store.wal_only`). `boot_id` is that of the machine's boot in which it was
+    written, empty where it was not noted.
     """
 
     checkpoint_lsn: int = 0

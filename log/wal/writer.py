@@ -138,6 +138,20 @@ class WalWriter:
         self._header_bytes = header.header_bytes
         self.files.append(WalFile(path, header.number, header.start_lsn))
 
+    def begin(self, state: WalState, start_lsn: Lsn, payload: bytes) -> Lsn:
+        """The first file of a process, and a sealed block in it with these records, if any, which
+        is there once the file is; the LSN behind it. Files that were there before are to be retired
+        then."""
+        if not payload:
+            self.create(*self.plan(state, start_lsn, 0))
+            return start_lsn
+        end_lsn = Lsn(start_lsn + BLOCK_BYTES + len(payload))
+        header, encoded = self.plan(state, start_lsn, end_lsn - start_lsn)
+        block = encode_block(header.file_id, start_lsn, start_lsn, payload)
+        seal = encode_block(header.file_id, end_lsn, end_lsn, b"")
+        self.create(header, b"".join((encoded, block, payload, seal)))
+        return end_lsn
+
     def _make(self, path: str, header: FileHeader, encoded: bytes) -> int:
         """A handle of a new file with this header, durable under its name."""
         disk = self._disk

@@ -33,7 +33,7 @@ class InSync:
 
     def look(self) -> tuple[int, Counter[str]]:
         """How many partitions led here lack replicas in sync, and how many of them each node's. One
-        that rests has them all: it is looked at again when it is roused, or is to have others."""
+        that rests with all is looked at again when it is roused, or is to have others."""
         looked_at = {host.id: host for host in self._looks.take(self._state().applied_index)}
         for partition_id in self._short.keys() - looked_at.keys():
             host = self._replicas.find(partition_id)
@@ -53,7 +53,7 @@ class InSync:
     # private
 
     def _found(self, host: PartitionHost) -> tuple[bool, set[str]] | None:
-        if not host.is_leader or (host.rests and self._has_all_wanted(host)):
+        if not host.is_leader or (_is_whole(host) and self._has_all_wanted(host)):
             return None
         in_sync = host.in_sync()
         found = self._lacks_voters(host, len(in_sync)), self._lacking(host, in_sync)
@@ -78,3 +78,8 @@ class InSync:
         """Whether its voters are the replicas that its placement names."""
         placement = self._state().placement(host.id)
         return placement is None or set(host.voters) == set(placement.replicas)
+
+
+def _is_whole(host: PartitionHost) -> bool:
+    """Whether its group rests with all its replicas, which then hold the same."""
+    return host.rests and all(peer.connected for peer in host.raft_group.peers.values())

@@ -209,6 +209,10 @@ class NodeStatus:
             for name, topic in self._cluster.state.topics.items()
         }
 
+    @property
+    def uptime_s(self) -> float:
+        return time.monotonic() - self._started_s
+
     def stats(self, told: Mapping[PartitionId, rpc.PartitionOffsets] | None = None) -> StatsView:
         """`told` are ends as leaders know them: what they leave out is stale."""
         topics: dict[str, TopicStats] = {}
@@ -226,7 +230,7 @@ class NodeStatus:
                 stale=None in known.values(),
             )
         return StatsView(
-            time.monotonic() - self._started_s,
+            self.uptime_s,
             topics,
             {
                 "replicas": len(self._replicas.all()),

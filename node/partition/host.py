@@ -216,8 +216,8 @@ class PartitionHost:
 
     @property
     def rests(self) -> bool:
-        """Whether its Raft group has nothing to do: all replicas are there, hold the same, and
-        this one has applied it."""
+        """Whether its Raft group has nothing to do: all replicas that can be reached hold the same,
+        and this one has applied it."""
         return self.raft_group.rests and self.raft_group.applied_index == self.log.last_index
 
     @property

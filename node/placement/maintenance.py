@@ -28,8 +28,9 @@ GROUPS_S = 1.0
 """How long a deleted group may linger in partitions, and old settings of a changed one."""
 QUIET_S = 60.0
 """A full disk stores no snapshots, which is tried often and told so seldom."""
-MOVES_A_ROUND = 4
-"""Each stops its partition's publishes for a moment."""
+MOVES_A_ROUND, MOVES_SHARE = 4, 64
+"""So many leaderships drift in a round, or one in so many of those led, where that is more. Each
+stops its partition's publishes for a moment."""
 PARTITION, CLUSTER = "partition", "cluster"
 """Whose state a snapshot holds."""
 
@@ -97,12 +98,10 @@ class Maintenance:
             self._snapshots.begin(self._store(raft_group.id, work))
 
     def led(self) -> list[RaftGroup]:
-        """The groups led here, that of the cluster too."""
-        raft_groups = [host.raft_group for host in self._replicas.led()]
+        """The groups led here, that of the cluster first."""
         cluster = self._cluster.raft_group
-        if cluster is not None and cluster.is_ready_leader:
-            raft_groups.append(cluster)
-        return raft_groups
+        first = [cluster] if cluster is not None and cluster.is_ready_leader else []
+        return [*first, *(host.raft_group for host in self._replicas.led())]
 
     async def snapshot(self, id: PartitionId) -> None:
         """Store the present state of a replica here, where it is another than was stored last."""
@@ -217,12 +216,13 @@ class Maintenance:
     async def _balance(self) -> None:
         """A few leaderships a round drift to the replicas that the placement prefers."""
         moved, state = 0, self._cluster.state
+        most = max(MOVES_A_ROUND, len(self._replicas.led()) // MOVES_SHARE)
         for host in self._leader_looks.take(state.applied_index):
             preferred = self._preferred(host)
             if not host.is_leader or preferred in (None, self._node):
                 continue
             self._leader_looks.again(host)
-            if moved == MOVES_A_ROUND or not self._cluster.is_present(preferred):
+            if moved == most or not self._cluster.is_present(preferred):
                 continue
             if not self._should_lead(preferred):
                 continue

@@ -205,8 +205,10 @@ class ReplicaMoves:
         layout = self._cluster.state.layout
         found = []
         for host in self._replicas.take():
+            if not host.is_leader:
+                continue
             known = layout.configuration(host.id)
-            if not host.is_leader or known is None:
+            if known is None:
                 continue
             if known.index < host.raft_group.membership.before.index:
                 self._replicas.again(host)

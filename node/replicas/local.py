@@ -160,6 +160,8 @@ class ReplicasOf(Generic[Host]):
 
     def are_behind(self, state: ClusterState) -> bool:
         """Whether the state names replicas here that no `reconcile` has met yet."""
+        if not self._began:
+            return True
         met = self._hosts.keys() | self.refused.keys() | self._held | set(self.waiting)
         return any(id not in met for id in self._wanted(state))
 
@@ -203,8 +205,8 @@ class ReplicasOf(Generic[Host]):
             if host is not None:
                 host.topic_changed(topic.config)
             elif partition_id not in self.refused and partition_id not in self._held:
-                as_created = state.layout.is_as_created(partition_id)
-                founds = placement.may_found(self._me, is_as_created=as_created)
+                votes = state.layout.votes(partition_id, self._me)
+                founds = placement.may_found(self._me, votes=votes)
                 if founds and not may_found and self._is_empty(partition_id):
                     self.waiting.append(partition_id)
                     continue

@@ -3,8 +3,13 @@
 The node that leads them sends it, with a mark: equal on both nodes if the same groups rest at both
 in the same terms. What has gone to rest or was roused since the last beat is told in it. A lost
 frame makes the marks differ; where they still do after some beats, all of these groups are roused.
-A follower's node that hears no beat in an election's time rouses what it has at rest, and so does a
-leader's that is not answered: each group then does what it always does, by itself.
+A follower's node that hears no beat in an election's time, nor for a while anything else of that
+node, rouses what it has at rest, and so does a leader's that is not answered: each group then does
+what it always does, by itself.
+
+A link that is made rouses nobody either: what rests is offered to the node that is there again, and
+each replica that holds the same follows at once. A node that has just begun keeps what it is
+offered until it has started the replica.
 """
 
 from __future__ import annotations
@@ -23,6 +28,11 @@ from raft.rest.replica import Rest
 
 UNEQUAL_MAX = 3
 """Beats with different marks, one after another, after which everything is roused."""
+OTHER_FRAMES_S = 4.0
+"""For so long other frames of a node stand for a beat, or an answer, that does not come."""
+OFFERS_S, OFFERS_MAX = 60.0, 65_536
+"""For so long after its start a node keeps offers of groups that it has not started yet, and so
+many of each node."""
 NEVER = float("inf")
 
 
@@ -41,13 +51,21 @@ class Resting(Protocol):
     def term(self) -> int: ...
 
     @property
-    def peer_nodes(self) -> Iterable[NodeId]: ...
+    def peers_there(self) -> Iterable[NodeId]: ...
 
     @property
     def last_index(self) -> int: ...
 
     def roused(self) -> None:
         """It rests no more: where it is led here, beats are sent for it again."""
+        ...
+
+    def changed(self) -> None:
+        """It rests on, with other nodes than before."""
+        ...
+
+    def rests_too(self, node: NodeId) -> None:
+        """It is led here, and this node's replica rests with it, and holds the same."""
         ...
 
 
@@ -73,6 +91,37 @@ class Marked:
         self.mark ^= self._marks.pop(group, 0)
 
 
+class Offers:
+    """Groups at rest that another node leads, and that are still to be started here; and a mark of
+    all of them."""
+
+    def __init__(self) -> None:
+        self._offered: dict[bytes, tuple[int, int]] = {}
+        self.mark = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._offered)
+
+    def __len__(self) -> int:
+        return len(self._offered)
+
+    def keep(self, key: bytes, term: int, last_index: int) -> bool:
+        """Keeps what is offered, if there is room."""
+        self.take(key)
+        if len(self) >= OFFERS_MAX:
+            return False
+        self._offered[key] = term, last_index
+        self.mark ^= mark_of(key, term)
+        return True
+
+    def take(self, key: bytes) -> tuple[int, int] | None:
+        """The term and the last index that were offered; kept no more."""
+        offered = self._offered.pop(key, None)
+        if offered is not None:
+            self.mark ^= mark_of(key, offered[0])
+        return offered
+
+
 def mark_of(key: bytes, term: int) -> int:
     """What a group adds to the mark of those that it rests with."""
     digest = hashlib.blake2b(key + struct.pack("<Q", term), digest_size=8).digest()
@@ -92,51 +141,100 @@ class Link:
         """Led here, and followed there."""
         self.followed = Marked()
         """Led there, and followed here."""
-        self.heard_at = now
+        self.beat_at = now
         """When a beat for those followed here came."""
-        self.answered_at = now
+        self.answer_at = now
         """When a beat for those led here was answered."""
+        self.there_at = now
+        """When any frame came from that node."""
         self.news: dict[bytes, bytes] = {}
         """Of groups led here, for the next beat: the newest of each."""
         self.refused: dict[bytes, bytes] = {}
         """Of groups led there that do not rest here, for the next answer."""
         self.refused_mark = 0
-        """Of those that were refused in this very beat, whose sender can't know it yet."""
+        """Of those that were refused since the last answer: their leader can't know it yet."""
         self.unequal = 0
+        self.offers = Offers()
+        self.taken: dict[bytes, bytes] = {}
+        """Of groups led there that were offered, and rest here, for the next answer."""
+
+    @property
+    def mark(self) -> int:
+        """Of what rests here, and what is offered, of that node."""
+        return self.followed.mark ^ self.offers.mark
+
+    def refuse_offers(self) -> None:
+        """Of what was not started here its leaders hear with the next answer."""
+        self.refused.update((key, _roused(key)) for key in self.offers)
+        self.refused_mark ^= self.offers.mark
+        self.offers = Offers()
+
+    @property
+    def heard_at(self) -> float:
+        """When that node spoke last for what it leads."""
+        return self._word(self.beat_at)
+
+    @property
+    def answered_at(self) -> float:
+        """When that node answered last for what it follows."""
+        return self._word(self.answer_at)
+
+    def _word(self, at: float) -> float:
+        """A node that is busy sends its beats late; other frames of it stand for them, for a while:
+        it may have nothing at rest any more, and what it told of that may be lost."""
+        return max(at, min(self.there_at, at + OTHER_FRAMES_S))
+
+    def forgive(self, late_s: float, now: float) -> None:
+        self.beat_at = min(self.beat_at + late_s, now)
+        self.answer_at = min(self.answer_at + late_s, now)
+        self.there_at = min(self.there_at + late_s, now)
 
 
 class NodeBeats:
     """The groups of a node that rest, by the node at the other end of the link. Loop thread only.
 
-    A link that is closed takes what it knows with it; the host rouses first what rests there.
+    A link that is closed takes what it knows with it.
     """
 
     def __init__(
-        self, network: Network, config: RaftConfig, group_of: Callable[[bytes], Resting | None]
+        self,
+        network: Network,
+        config: RaftConfig,
+        group_of: Callable[[bytes], Resting | None],
+        now: float,
     ) -> None:
         self._network = network
         self._config = config
         self._group_of = group_of
         self._links: dict[NodeId, Link] = {}
         self._led: dict[Resting, tuple[NodeId, ...]] = {}
-        """At rest, led here: who the others are."""
+        """At rest, led here: with whom. Who can't be reached is told when there is a link again."""
         self._followed: dict[Resting, NodeId] = {}
         """At rest, led by others: by whom."""
+        self._offers_until = now + OFFERS_S
 
     # -- going to rest, and being roused
 
     def put_to_rest(self, group: Resting, now: float) -> None:
         """A group that is led here rests from now on; the next beat tells the others."""
-        nodes = tuple(group.peer_nodes)
-        item = frames.beat_item(group.key, group.term, group.last_index, frames.RESTS)
         group.rest.begin()
-        self._led[group] = nodes
+        self._led[group] = nodes = tuple(group.peers_there)
         for node in nodes:
-            link = self._link(node, now)
-            if not link.led:
-                link.answered_at = now
-            link.led.add(group, group.term)
-            link.news[group.key] = item
+            self._tell(group, node, frames.RESTS, now)
+
+    def peer_connected(self, group: Resting, node: NodeId, now: float) -> None:
+        """A replica of a group that is led here, and rests, can be reached again: it rests with the
+        others if it holds the same. If it does not, it refuses, and the group is roused."""
+        self._led[group] = (*self._led[group], node)
+        self._tell(group, node, frames.OFFERED, now)
+        group.changed()
+
+    def started(self, group: Resting, now: float) -> None:
+        """A replica runs here from now on: it follows who has offered it, if it holds the same."""
+        for node, link in self._links.items():
+            offered = link.offers.take(group.key)
+            if offered is not None:
+                self._take(link, node, group, *offered, frames.OFFERED)
 
     def rouse(self, group: Resting) -> None:
         """The group does by itself again what this node did for it; nothing where it does not
@@ -172,19 +270,29 @@ class NodeBeats:
     # -- links and time
 
     def disconnected(self, node: NodeId) -> None:
-        """Rouses what rests between this node and that one."""
+        """Rouses what that node leads, and what has no majority here without it."""
+        link = self._links.get(node)
+        if link is None:
+            return
+        for group in link.led:
+            if group.rest.goes_on_without(node):
+                self._led[group] = tuple(other for other in self._led[group] if other != node)
+                group.changed()
+            else:
+                self.rouse(group)
+        self._rouse_all(link.followed)
+        del self._links[node]
+
+    def heard(self, node: NodeId, now: float) -> None:
+        """That node has said something, whatever it is: it is there, for all that rests between."""
         link = self._links.get(node)
         if link is not None:
-            self._rouse_all(link.led)
-            self._rouse_all(link.followed)
-            del self._links[node]
+            link.there_at = now
 
-    def forgive(self, now: float) -> None:
+    def forgive(self, late_s: float, now: float) -> None:
         """This node was stalled: what it did not hear meanwhile is no evidence against others."""
-        config = self._config
         for link in self._links.values():
-            link.heard_at = max(link.heard_at, now + config.heartbeat_s - config.election_min_s)
-            link.answered_at = max(link.answered_at, now - config.quorum_s / 4)
+            link.forgive(late_s, now)
 
     @property
     def is_busy(self) -> bool:
@@ -223,7 +331,7 @@ class NodeBeats:
         """A beat of the node that leads. Raises struct.error where it is malformed."""
         flags, mark, items = frames.parse_node_beat(frame)
         link = self._link(node, now)
-        link.heard_at = now
+        link.beat_at = now
         unknown: list[bytes] = []
         """Of groups that are not here: not kept beyond this frame."""
         for key, term, last_index, what in items:
@@ -232,31 +340,32 @@ class NodeBeats:
                 if group is not None and self._followed.get(group) == node:
                     self.rouse(group)
                 link.refused.pop(key, None)
-            elif group is None:
-                link.refused_mark ^= mark_of(key, term)
-                unknown.append(_roused(key))
-            elif group.rest.accept(node, term, last_index):
-                self._followed[group] = node
-                link.followed.add(group, term)
+                link.offers.take(key)
+            elif group is not None:
+                self._take(link, node, group, term, last_index, what)
+            elif now < self._offers_until and link.offers.keep(key, term, last_index):
                 link.refused.pop(key, None)
             else:
-                self.rouse(group)
                 link.refused_mark ^= mark_of(key, term)
-                link.refused[key] = _roused(key)
+                unknown.append(_roused(key))
         if flags & frames.MORE:
             if unknown:
                 self._send(node, FrameKind.NODE_BEAT_ANSWER, unknown, 0, 0)
             return
+        if now >= self._offers_until:
+            link.refuse_offers()
         mark, link.refused_mark = mark ^ link.refused_mark, 0
-        link.unequal = 0 if link.followed.mark == mark else link.unequal + 1
+        link.unequal = 0 if link.mark == mark else link.unequal + 1
         flags = 0
         if link.unequal >= UNEQUAL_MAX:
             link.unequal = 0
             self._rouse_all(link.followed)
+            link.offers = Offers()
             link.refused.clear()
             flags = frames.ALL
-        refused, link.refused = [*link.refused.values(), *unknown], {}
-        self._send(node, FrameKind.NODE_BEAT_ANSWER, refused, link.followed.mark, flags)
+        said = [*link.refused.values(), *unknown, *link.taken.values()]
+        link.refused, link.taken = {}, {}
+        self._send(node, FrameKind.NODE_BEAT_ANSWER, said, link.mark, flags)
 
     def on_answer(self, node: NodeId, frame: memoryview, now: float) -> None:
         """The answer of a node that follows. Raises struct.error where it is malformed."""
@@ -264,16 +373,45 @@ class NodeBeats:
         link = self._links.get(node)
         if link is None:
             return
-        link.answered_at = now
-        for key, *_ in items:
+        link.answer_at = now
+        for key, term, last_index, what in items:
             group = self._group_of(key)
-            if group is not None and node in self._led.get(group, ()):
+            if group is None or node not in self._led.get(group, ()):
+                continue
+            if what != frames.RESTS:
                 group.rest.refused()
                 self.rouse(group)
+            elif (term, last_index) == (group.term, group.last_index):
+                group.rests_too(node)
         if flags & frames.ALL:
             self._rouse_all(link.led)
 
     # -- private
+
+    def _tell(self, group: Resting, node: NodeId, what: int, now: float) -> None:
+        """The next beat asks this node's replica to rest."""
+        link = self._link(node, now)
+        if not link.led:
+            link.answer_at = now
+        link.led.add(group, group.term)
+        item = frames.beat_item(group.key, group.term, group.last_index, what)
+        link.news[group.key] = item
+
+    def _take(
+        self, link: Link, node: NodeId, group: Resting, term: int, last_index: int, what: int
+    ) -> None:
+        """The group rests here, led by that node; or that node hears with the next answer that it
+        does not. It also hears of one that was offered, as it can't know what is held here."""
+        if group.rest.accept(node, term, last_index):
+            self._followed[group] = node
+            link.followed.add(group, term)
+            link.refused.pop(group.key, None)
+            if what == frames.OFFERED:
+                link.taken[group.key] = frames.beat_item(group.key, term, last_index, frames.RESTS)
+        else:
+            self.rouse(group)
+            link.refused_mark ^= mark_of(group.key, term)
+            link.refused[group.key] = _roused(group.key)
 
     def _link(self, node: NodeId, now: float) -> Link:
         link = self._links.get(node)

@@ -7,17 +7,20 @@ campaigns, never what is committed: what goes wrong here costs an election, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from goqueue.wire.types import NodeId
 from raft.membership import Membership
 from raft.outbox import Outbox
 from raft.peer import Peer
 from raft.read_index import ReadIndex
+from raft.roles import Roles
 from raft.state import FOLLOWER, NEVER, State
 from raft.timer import ElectionTimer
 from raft.transfer import Transfer
 
-REFUSALS_MAX = 6
-"""After so many refusals a leader waits no longer before it asks again: 64 times as long."""
+REFUSALS_MAX = 7
+"""After so many refusals a leader waits no longer before it asks again: 128 times as long."""
 
 
 class Rest:
@@ -26,6 +29,7 @@ class Rest:
     def __init__(
         self,
         state: State,
+        roles: Roles,
         timer: ElectionTimer,
         outbox: Outbox,
         membership: Membership,
@@ -34,6 +38,7 @@ class Rest:
     ) -> None:
         self._state = state
         self._log = state.log
+        self._roles = roles
         self._timer = timer
         self._outbox = outbox
         self._membership = membership
@@ -70,19 +75,33 @@ class Rest:
         self._refusals = min(self._refusals + 1, REFUSALS_MAX)
 
     def accept(self, node: NodeId, term: int, last_index: int) -> bool:
-        """A leader goes to rest, whose log ends here and is committed whole: whether this replica
-        follows that very leader, and holds the same."""
+        """A leader goes to rest, or rests, whose log ends here and is committed whole: whether this
+        replica follows it, and holds the same. One that knows of no leader may not have heard of it
+        yet, as after a start, and follows it now: where the last entry is of the leader's own
+        term, and stands at the same index, all before it is the same."""
         state = self._state
-        leader = state.leader
-        follows = leader is not None and leader.node == node and state.role == FOLLOWER
-        if state.halted or not follows or term != state.term or self._log.last_index != last_index:
+        if state.halted or state.role != FOLLOWER or term != state.term:
             return False
         if self._log.suspect or self._log.quarantined or not self._outbox.may_tell():
+            return False
+        if self._log.last_term != term:
+            return False
+        if not self._log.last_index == self._log.durable_index == last_index:
+            return False
+        if state.leader is None:
+            peer = self._membership.speaker(node)
+            if peer is None or not self._roles.follow(peer, term):
+                return False
+        elif state.leader.node != node:
             return False
         state.commit_to(last_index)
         self._timer.set(NEVER)
         state.resting = True
         return True
+
+    def goes_on_without(self, node: NodeId) -> bool:
+        """Whether this leader, which rests, reaches a majority without this node."""
+        return self._is_majority(peer for peer in self._there() if peer.node != node)
 
     def end(self) -> None:
         """From now on this replica counts what it hears itself; until now its nodes have spoken for
@@ -106,13 +125,20 @@ class Rest:
             return False
         if state.waiting or not state.self_peer.voter or not self._membership.is_committed:
             return False
+        there = self._there()
+        if not self._is_majority(there):
+            return False
         since = state.now() - state.config.quorum_s / 2
-        return all(
-            self._holds_all(peer, last_index) and peer.heard_at > since
-            for peer in state.peers.values()
-        )
+        return all(self._holds_all(peer, last_index) and peer.heard_at > since for peer in there)
+
+    def _there(self) -> list[Peer]:
+        return [peer for peer in self._state.peers.values() if peer.connected]
+
+    def _is_majority(self, there: Iterable[Peer]) -> bool:
+        """Together with this replica, which votes."""
+        return 1 + sum(peer.voter for peer in there) >= self._state.quorum
 
     def _holds_all(self, peer: Peer, last_index: int) -> bool:
         """Whether it has said so since its link was made: before, it may have been another."""
-        told = peer.connected and not peer.probing and not peer.behind
+        told = not peer.probing and not peer.behind
         return told and self._state.match_index[peer] == last_index

@@ -51,6 +51,13 @@ def _forgets_all(_original: Retire) -> Retire:
 
 LOG_PLANTS = (
     Plant(
+        "bare-logs-not-logged-again",
+        "log.store.wal_only:WalOnlyLogs.log_again",
+        nothing,
+        "tests/unit/log/store/test_wal_only.py::"
+        "test_elections_alone_make_no_files_and_are_there_after_a_power_cut",
+    ),
+    Plant(
         "header-drops-votes",
         "log.wal.writer:encode_header",
         _without_votes,

@@ -90,7 +90,7 @@ async def health(call: Call) -> web.Response:
 
 async def live(call: Call) -> web.Response:
     fault = call.broker.node.alive()
-    uptime = format_uptime(call.broker.node.stats().uptime_s)
+    uptime = format_uptime(call.broker.node.uptime_s)
     if fault is None:
         return answer(LiveAnswer("pass", _now(), uptime))
     return answer(LiveAnswer("fail", _now(), uptime, fault), 503)
@@ -99,9 +99,8 @@ async def live(call: Call) -> web.Response:
 async def ready(call: Call) -> web.Response:
     broker = call.broker
     readiness = broker.node.ready()
-    stats = broker.node.stats()
     is_ready = readiness.ready and not call.shared.stopping.is_set()
-    body = ReadyAnswer("pass" if is_ready else "fail", _now(), format_uptime(stats.uptime_s))
+    body = ReadyAnswer("pass" if is_ready else "fail", _now(), format_uptime(broker.node.uptime_s))
     if not is_ready:
         failed = [
             f"{name}: {c.message}" for name, c in readiness.checks.items() if c.status != "pass"
@@ -112,6 +111,7 @@ async def ready(call: Call) -> web.Response:
             name: CheckAnswer(check.status, check.message, f"{check.latency_ms:g}ms")
             for name, check in readiness.checks.items()
         }
+        stats = broker.node.stats()
         size = sum(topic.size_bytes for topic in stats.topics.values())
         body.broker = BrokerSummary(broker.node.node_id, len(stats.topics), size)
     return answer(body, 200 if is_ready else 503)

@@ -9,12 +9,12 @@ import pytest
 from goqueue.wire.types import Index, NodeId, PartitionId, TopicId, Voter
 from log.entry import EntryKind
 from log.errors import EntryDamaged
-from raft import frames
+from raft import frames, host
 from raft.config import RaftConfig
 from raft.errors import ConfigurationMismatch
 from raft.frames import HEARTBEAT_GROUP, FrameKind
-from raft.host import GroupHandle
 from raft.peer import FlowControl
+from raft.rest.handle import GroupHandle
 from tests.unit.raft.cluster import GROUP, Cluster, Lone, Machine, NodeNet
 
 TELLING_A_TERM = (
@@ -305,6 +305,26 @@ def test_many_groups_with_work_share_one_slice_of_time() -> None:
     assert max(turns) < 0.004
 
 
+def test_preferred_node_wins_the_first_election_though_its_replica_is_started_last() -> None:
+    """As where a node that founds many is busier than the others."""
+    cluster = Cluster(3)
+    for name in "abc":
+        host = cluster.nodes[name].host
+        assert host is not None
+        for number in range(10):
+            id = PartitionId(TopicId(9, 1), number)
+            host.start_raft_group(
+                id, cluster.voters, Machine(), bootstrap=True, preferred=NodeId("c")
+            )
+        cluster.settle(0.3)
+    cluster.settle(2.0)
+
+    last = cluster.nodes["c"].host
+    assert last is not None
+    ids = [PartitionId(TopicId(9, 1), number) for number in range(10)]
+    assert all(last.raft_group(id).is_leader for id in ids)
+
+
 def test_node_that_always_stalls_still_replaces_a_dead_leader() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()
@@ -318,3 +338,20 @@ def test_node_that_always_stalls_still_replaces_a_dead_leader() -> None:
             break
 
     assert any(cluster.raft_group(name).is_leader for name in cluster.nodes if name != leader)
+
+
+@pytest.mark.parametrize(("word_s", "waited"), [(0.0002, False), (1.0, True)])
+def test_who_has_many_groups_gives_their_leaders_time_to_be_heard(
+    word_s: float, waited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After all nodes were down there is none: it costs an election's time at most."""
+    monkeypatch.setattr(host, "WORD_S", word_s)
+    cluster = many_groups()
+    for name in cluster.nodes:
+        cluster.kill(name)
+
+    for name in cluster.nodes:
+        cluster.restart(name)
+
+    assert cluster.time.run(0.8, lambda: cluster.leader() is not None) is not waited
+    assert cluster.time.run(1.5, lambda: cluster.leader() is not None)

@@ -9,12 +9,14 @@ from itertools import pairwise
 import pytest
 
 from goqueue.wire.types import Index, NodeId, PartitionId, TopicId
+from log.entry import EntryKind
 from raft import frames
 from raft.config import RaftConfig
 from raft.configuration import AddLearner
 from raft.errors import Outcome
 from raft.frames import HEARTBEAT_GROUP, FrameKind
-from raft.rest.beats import mark_of
+from raft.rest import beats
+from raft.rest.beats import OFFERS_S, OTHER_FRAMES_S, mark_of
 from tests.unit.raft.cluster import GROUP, Cluster, Machine, Sent
 
 OTHER = PartitionId(TopicId(8, 1), 0)
@@ -270,9 +272,13 @@ def test_a_group_that_only_its_leader_takes_for_resting_is_roused_within_a_secon
     host.node_beats._links[NodeId(leader)].refused.clear()
     host.node_beats.rouse(host._handles[GROUP])
     host.node_beats._links[NodeId(leader)].refused.clear()  # as if the answer had been lost
+    roused: list[PartitionId] = []
+    leading = cluster.nodes[leader].host
+    assert leading is not None
+    leading.on_roused = roused.append
     cluster.settle(1.0)
 
-    assert not cluster.raft_group(leader).state.resting
+    assert roused == [GROUP]
     assert cluster.leader() == leader
 
 
@@ -432,21 +438,174 @@ def test_a_replica_that_was_started_anew_on_its_node_is_found_by_a_leader_that_r
     assert resting(cluster) == set(cluster.nodes)
 
 
-def test_no_leader_rests_before_all_have_told_over_their_new_links_what_they_hold() -> None:
+def back_without_its_replica(cluster: Cluster, name: str) -> None:
+    """The node is there again, and starts its replica later."""
+    cluster.nodes[name].open()
+    for other in cluster.nodes:
+        cluster.net.connect(name, other)
+
+
+def test_a_replica_that_is_back_is_led_without_a_frame_of_its_group() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    cluster.net.log.clear()
+
+    cluster.kill(follower)
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes) - {follower}
+    cluster.restart(follower)
+    cluster.settle(0.3)
+
+    assert resting(cluster) == set(cluster.nodes)
+    assert not [sent for sent in cluster.net.log if sent.partition_id == GROUP]
+    back = cluster.raft_group(follower)
+    assert back.leader == leader
+    assert back.applied_index == back.commit_index == cluster.raft_group(leader).commit_index
+    assert cluster.raft_group(leader).replication.in_step(NodeId(follower))
+    cluster.propose(b"two")
+    cluster.settle()
+    assert cluster.bodies(follower) == [b"one", b"two"]
+
+
+def test_a_node_that_begins_keeps_what_it_is_offered_until_its_replica_is_started() -> None:
     cluster = at_rest()
     leader, follower = cluster.elect(), cluster.followers()[0]
 
     cluster.kill(follower)
-    cluster.nodes[follower].open()  # its replica starts later
-    for other in cluster.nodes:
-        cluster.net.connect(follower, other)
+    back_without_its_replica(cluster, follower)
+    cluster.settle(REST_S)
+    assert cluster.raft_group(leader).state.resting
+    cluster.net.log.clear()
+    cluster.start_raft_group(follower)
+
+    assert resting(cluster) == set(cluster.nodes)
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+    assert not [sent for sent in cluster.net.log if sent.partition_id == GROUP]
+    assert cluster.bodies(follower) == [b"one"]
+
+
+def test_a_learner_that_is_back_counts_as_caught_up_in_the_rest() -> None:
+    cluster = at_rest(spares=1)
+    leader = cluster.raft_group(cluster.elect())
+
+    cluster.kill("d")
+    cluster.settle(REST_S)
+    assert not leader.replication.caught_up(NodeId("d"))
+    cluster.restart("d")
+    cluster.settle(0.5)
+
+    assert leader.state.resting
+    assert leader.replication.caught_up(NodeId("d"))
+
+
+def test_a_link_that_is_made_anew_costs_no_leader() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.net.cut(leader, follower)
+    cluster.net.connect(leader, follower)
+    cluster.settle(0.5)
+
+    assert cluster.raft_group(leader).replication.in_step(NodeId(follower))
+    assert cluster.leader() == leader
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_what_was_roused_since_it_was_offered_is_offered_no_more() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    back_without_its_replica(cluster, follower)
+    cluster.settle()
+    cluster.propose(b"two", on=leader)
+    cluster.settle()
+    cluster.start_raft_group(follower)
+    assert not cluster.raft_group(follower).state.resting
     cluster.settle(REST_S)
 
+    assert cluster.leader() == leader
+    assert cluster.bodies(follower) == [b"one", b"two"]
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_leader_is_roused_in_the_end_by_a_node_that_starts_no_replica() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    back_without_its_replica(cluster, follower)
+    cluster.settle(OFFERS_S - 1)
+    assert cluster.raft_group(leader).state.resting
+    cluster.settle(2)
     assert not cluster.raft_group(leader).state.resting
     cluster.start_raft_group(follower)
-    cluster.settle(REST_S)
-    assert cluster.bodies(follower) == [b"one"]
+    cluster.settle(60)
+
+    assert cluster.leader() == leader
     assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_replica_that_is_back_and_lacks_entries_rouses_its_leader() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+
+    cluster.kill(follower)
+    cluster.propose(b"two")
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes) - {follower}
+    cluster.restart(follower)
+    cluster.settle(REST_S)
+
+    assert cluster.leader() == leader
+    assert cluster.bodies(follower) == [b"one", b"two"]
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_log_of_the_same_length_with_another_end_is_not_taken_for_the_leaders() -> None:
+    """It has what an earlier leader appended alone, and knows the term of the present one."""
+    cluster = at_rest()
+    former = cluster.elect()
+    cluster.mute(former)
+    alone = cluster.propose(b"alone", on=former)
+    leader = new_leader(cluster, former)
+    cluster.settle(REST_S)
+    assert cluster.raft_group(leader).state.log.last_index == alone
+    term = cluster.raft_group(leader).term
+    cluster.kill(former)
+    cluster.unmute()
+    cluster.settle(REST_S)
+
+    node = cluster.nodes[former]
+    back_without_its_replica(cluster, former)
+    assert node.store is not None
+    node.store.partition_log(GROUP).save_hard_state(term, None)
+    cluster.settle()
+    cluster.start_raft_group(former)
+    assert not cluster.raft_group(former).state.resting
+    cluster.settle(REST_S)
+
+    assert cluster.bodies(former) == [b"one"]
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_a_node_that_is_gone_rouses_nothing_that_has_a_majority_without_it() -> None:
+    cluster = at_rest()
+    follower = cluster.followers()[0]
+    leader = cluster.nodes[cluster.elect()].host
+    assert leader is not None
+    looked_at: list[PartitionId] = []
+    leader.on_roused = looked_at.append
+    cluster.net.log.clear()
+
+    cluster.kill(follower)
+    cluster.settle(REST_S)
+
+    assert resting(cluster) == set(cluster.nodes) - {follower}
+    assert not [sent for sent in cluster.net.log if sent.partition_id == GROUP]
+    assert looked_at == [GROUP], "it is looked at who is in sync"
 
 
 def stall(cluster: Cluster, name: str, seconds: float) -> None:
@@ -544,9 +703,14 @@ def test_groups_that_are_refused_with_every_beat_hide_no_lost_news() -> None:
     assert any(cluster.raft_group(name).is_ready_leader for name in followers)
 
 
-def test_what_a_hostile_node_says_of_groups_that_are_not_here_is_not_kept() -> None:
+@pytest.mark.parametrize("began_s", [0.0, OFFERS_S])
+def test_what_a_node_says_of_groups_that_are_not_here_is_bounded(
+    began_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beats, "OFFERS_MAX", 10)
     cluster = at_rest()
     leader, follower = cluster.elect(), cluster.followers()[0]
+    cluster.settle(began_s)
     host = cluster.nodes[follower].host
     assert host is not None
     for number in range(100):
@@ -555,7 +719,12 @@ def test_what_a_hostile_node_says_of_groups_that_are_not_here_is_not_kept() -> N
         parts = frames.node_beat(FrameKind.NODE_BEAT, frames.MORE, 0, [item])
         host.receive(NodeId(leader), HEARTBEAT_GROUP, b"".join(parts))
 
-    assert not host.node_beats._links[NodeId(leader)].refused
+    link = host.node_beats._links[NodeId(leader)]
+    assert not link.refused
+    assert len(link.offers) == (10 if began_s == 0.0 else 0)
+    cluster.settle(REST_S)
+    assert cluster.leader() == leader
+    assert resting(cluster) == set(cluster.nodes)
 
 
 def test_an_answer_of_a_higher_term_rouses_who_hears_it() -> None:
@@ -579,7 +748,7 @@ def test_answers_to_this_nodes_own_beats_are_no_word_of_the_leader_that_it_follo
     add_group(cluster, follower)  # led the other way round
     cluster.net.filter = lambda sent: sent.kind != FrameKind.NODE_BEAT or sent.source != leader
 
-    cluster.settle(1.6)
+    cluster.settle(OTHER_FRAMES_S + 1.6)
 
     host = cluster.nodes[follower].host
     assert host is not None and host.raft_group(OTHER).is_leader
@@ -599,10 +768,90 @@ def test_a_leader_whose_follower_never_rests_asks_it_less_and_less_often() -> No
     cluster.propose(b"two")
     cluster.settle(200.0)
     pauses = [round(later - earlier, 3) for earlier, later in pairwise(roused[1:])]
-    assert len(pauses) <= 8, "not every 1.2 s"
-    assert pauses == sorted(pauses) and pauses[-1] > 60
+    assert len(pauses) <= 9, "not every 0.6 s"
+    assert pauses == sorted(pauses) and pauses[-1] > 50
 
     asked = len(roused)
     cluster.propose(b"three")
     cluster.settle(2 * REST_S)
     assert len(roused) > asked, "what comes next is asked about as soon as ever"
+
+
+def test_a_group_rests_with_those_that_are_there_until_the_last_one_is_back() -> None:
+    cluster = at_rest()
+    leader, gone = cluster.elect(), cluster.followers()[0]
+    cluster.kill(gone)
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes) - {gone}
+
+    cluster.propose(b"two")
+    cluster.settle(REST_S)
+    assert resting(cluster) == set(cluster.nodes) - {gone}
+
+    cluster.restart(gone)
+    cluster.settle(REST_S)
+    assert cluster.bodies(gone) == [b"one", b"two"]
+    assert cluster.leader() == leader
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_what_rests_with_a_majority_elects_once_its_leader_is_gone_and_the_last_one_back() -> None:
+    cluster = at_rest()
+    former, gone = cluster.elect(), cluster.followers()[0]
+    cluster.kill(gone)
+    cluster.settle(REST_S)
+
+    cluster.kill(former)
+    cluster.settle(REST_S)
+    assert cluster.leader() is None
+    cluster.restart(gone)
+
+    new_leader(cluster, former)
+
+
+def test_a_leader_that_loses_its_majority_in_its_rest_steps_down() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    for follower in cluster.followers():
+        cluster.kill(follower)
+        cluster.settle(1.5)
+
+    assert not cluster.raft_group(leader).is_leader
+    assert not cluster.raft_group(leader).state.resting
+
+
+def test_a_leaders_node_that_is_busy_may_send_its_beats_late() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    add_group(cluster, leader)
+    hosts = {name: cluster.nodes[name].host for name in (leader, follower)}
+    roused = list[PartitionId]()
+    follows, leads = hosts[follower], hosts[leader]
+    assert follows is not None and leads is not None
+    follows.on_roused = roused.append
+    cluster.net.filter = lambda sent: sent.kind != FrameKind.NODE_BEAT
+
+    for _ in range(int((OTHER_FRAMES_S - 1.0) / 0.1)):
+        leads.raft_group(OTHER).propose(EntryKind.COMMAND, b"x", callback=lambda *_told: None)
+        cluster.settle(0.1)
+
+    assert GROUP not in roused
+    assert cluster.leader() == leader
+
+
+def test_other_frames_of_a_node_stand_for_its_beats_for_a_while_only() -> None:
+    cluster = at_rest()
+    leader, follower = cluster.elect(), cluster.followers()[0]
+    add_group(cluster, follower)  # led the other way round: both have something to say
+    follows, roused = cluster.nodes[follower].host, list[PartitionId]()
+    assert follows is not None
+    follows.on_roused = roused.append
+    lost = (leader, follower, FrameKind.NODE_BEAT)
+    cluster.net.filter = lambda sent: (sent.source, sent.target, sent.kind) != lost
+
+    cluster.settle(OTHER_FRAMES_S - 0.5)
+    assert GROUP not in roused
+    cluster.settle(2.0)
+
+    assert GROUP in roused
+    assert cluster.leader() == leader

@@ -300,23 +300,28 @@ def test_who_was_named_after_the_creation_never_founds_the_partition() -> None:
     assert [placement.may_found(voter(f"n{at}")) for at in range(4)] == [False, True, True, False]
 
 
-def test_while_no_leader_has_told_of_a_change_every_creator_founds() -> None:
+def test_every_creator_founds_until_a_leader_has_told_that_it_votes_no_more() -> None:
     """Of the founders n0 was drained before it ever started, and n1's disk was lost: n2 alone would
-    wait for good."""
+    wait for good, whether or not it has already added the replica that is to replace n0's."""
     cluster, _ = moved()
     partition_id = PartitionId(cluster.topic("orders").id, 0)
     placement, layout = cluster.topic("orders").partitions[0], cluster.state.layout
+    index = cluster.topic("orders").id.index
 
     def founders() -> list[str]:
-        known = layout.is_as_created(partition_id)
         names = [f"n{at}" for at in range(4)]
-        return [name for name in names if placement.may_found(voter(name), is_as_created=known)]
+        votes = {name: layout.votes(partition_id, voter(name)) for name in names}
+        return [name for name in names if placement.may_found(voter(name), votes=votes[name])]
 
     assert founders() == ["n0", "n1", "n2"]
-    assert not placement.may_found(voter("n1", 8), is_as_created=True)
+    assert not placement.may_found(voter("n1", 8), votes=True)
 
-    half = (voter("n0"), voter("n1"), voter("n2"), voter("n3"))
-    cluster.do(ReplicasChanged([told(cluster, "orders", 0, 5, *half)]))
+    three, new = (voter("n0"), voter("n1"), voter("n2")), (voter("n3"),)
+    cluster.do(ReplicasChanged([Reported(index, 0, 5, three, new)]))
+
+    assert founders() == ["n0", "n1", "n2"]
+
+    cluster.do(ReplicasChanged([Reported(index, 0, 6, (*three[1:], *new))]))
 
     assert founders() == ["n1", "n2"]
 

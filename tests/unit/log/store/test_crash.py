@@ -27,6 +27,9 @@ from tests.unit.log.stores import (
     seal,
 )
 
+BARE = PartitionId(GROUP.topic, 2)
+"""Of a partition to which nothing is published until the end."""
+GROUPS = (GROUP, OTHER, BARE)
 CONFIG = replace(SMALL, wal_file_bytes=900, segment_bytes=300)
 
 
@@ -36,9 +39,9 @@ class Workload:
     def __init__(self) -> None:
         self.disk = MemoryDisk()
         self.must: list[tuple[int, dict[PartitionId, list[bytes]], dict[PartitionId, Term]]] = []
-        self.may: dict[PartitionId, list[list[bytes]]] = {GROUP: [[]], OTHER: [[]]}
+        self.may: dict[PartitionId, list[list[bytes]]] = {id: [[]] for id in GROUPS}
         self.store = open_store(self.disk, CONFIG)
-        for partition_id in (GROUP, OTHER):
+        for partition_id in GROUPS:
             group_of(self.store, partition_id)
         self.flush()
 
@@ -57,9 +60,7 @@ class Workload:
 
     def acked(self) -> None:
         """From here on in the trace, the current content may not be lost."""
-        logs = {
-            partition_id: self.store.partition_log(partition_id) for partition_id in (GROUP, OTHER)
-        }
+        logs = {partition_id: self.store.partition_log(partition_id) for partition_id in GROUPS}
         durable = {
             partition_id: frames(everything(log, WHOLE)) for partition_id, log in logs.items()
         }
@@ -68,7 +69,7 @@ class Workload:
 
     def check(self, store: Store, operations: int, what: object) -> None:
         past = [state for state in self.must if state[0] <= operations]
-        for partition_id in (GROUP, OTHER):
+        for partition_id in GROUPS:
             if not store.has_log(partition_id):
                 assert not past, what
                 continue
@@ -95,10 +96,12 @@ def workload() -> Workload:
     log.save_hard_state(Term(2), "n3")
     work.flush()
     work.change(OTHER, [entry(1, 2), entry(2, 2)])
+    work.change(BARE, [entry(1, records=0), entry(2, records=0)])
     checkpoint(work.store)
     work.acked()
     job = work.store.take_checkpoint()
     work.change(GROUP, [entry(5, 3)], truncate=5)
+    work.change(BARE, [entry(2, 3, records=0), entry(3, 3, records=0)], truncate=2)
     if job is not None:
         job.run()
         work.store.complete_checkpoint(job)
@@ -112,12 +115,20 @@ def workload() -> Workload:
     checkpoint(work.store)
     work.acked()
     work.change(OTHER, [entry(3, 4)])
+    work.change(BARE, [entry(4, 4, records=0)])
     work.store.close()
     work.acked()
     work.store = open_store(work.disk, CONFIG, seed=9)
     work.acked()
+    assert not work.store.partition_log(BARE).segments()
     work.change(OTHER, [entry(4, 5)])
     work.flush()
+    checkpoint(work.store)
+    work.acked()
+    work.change(BARE, [entry(5, 5)])
+    work.flush()
+    checkpoint(work.store)
+    work.acked()
     return work
 
 

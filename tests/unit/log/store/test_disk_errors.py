@@ -23,7 +23,7 @@ from log.disk.memory import MemoryDisk, ShortWrite
 from log.entry import Entry
 from log.errors import EntryDamaged, LogError
 from log.store.directory import Store
-from tests.unit.log.store.test_crash import Workload
+from tests.unit.log.store.test_crash import BARE, GROUPS, Workload
 from tests.unit.log.stores import (
     GROUP,
     OTHER,
@@ -62,7 +62,7 @@ class Faulty(Workload):
         self.disk = MemoryDisk(capacity=ROOMY)
         self.disk.fault = self.fault
         self.must = []
-        self.may = {GROUP: [[]], OTHER: [[]]}
+        self.may = {id: [[]] for id in GROUPS}
         self.store = self.opened(1)
 
     def fault(self, operation: str, path: str) -> OSError | None:
@@ -182,7 +182,7 @@ class Faulty(Workload):
 def run(work: Faulty) -> None:
     """What a store does in its life, in small: rolls of both kinds of files, conflicts, snapshots,
     trims, checkpoints, a restart."""
-    for partition_id in (GROUP, OTHER):
+    for partition_id in GROUPS:
         group_of(work.store, partition_id)
     work.flush()
     log = work.store.partition_log(GROUP)
@@ -193,8 +193,10 @@ def run(work: Faulty) -> None:
     log.save_hard_state(Term(2), "n3")
     work.flush()
     work.change(OTHER, [entry(1, 2), entry(2, 2)])
+    work.change(BARE, [entry(1, 2, records=0), entry(2, 2, records=0)])
     work.checkpoint()
     work.change(GROUP, [entry(5, 3)], truncate=5)
+    work.change(BARE, [entry(2, 3, records=0)], truncate=2)
     work.flush()
     work.checkpoint()
     for index in range(6, 14):
@@ -210,6 +212,7 @@ def run(work: Faulty) -> None:
     work.change(OTHER, [entry(3, 5)])
     work.flush()
     work.checkpoint()
+    work.change(BARE, [entry(3, 5)])
     work.snapshot(8)
     work.flush()
 

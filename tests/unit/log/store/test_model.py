@@ -28,6 +28,8 @@ from tests.unit.log.stores import (
 )
 
 GROUPS = (GROUP, OTHER)
+RECORDS = st.sampled_from([0, 0, 0, 1])
+"""An entry without records leaves a log that has no segments without them."""
 LIMITS = replace(SMALL, wal_file_bytes=1024, segment_bytes=300)
 
 
@@ -70,16 +72,27 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.history[partition_id].append(frames(self.entries[partition_id]))
         self.hard_history[partition_id].append(self.hard[partition_id])
 
-    @rule(partition_id=st.sampled_from(GROUPS), count=st.integers(1, 4), size=st.integers(0, 120))
-    def append(self, partition_id: PartitionId, count: int, size: int) -> None:
+    @rule(
+        partition_id=st.sampled_from(GROUPS),
+        count=st.integers(1, 4),
+        size=st.integers(0, 120),
+        records=RECORDS,
+    )
+    def append(self, partition_id: PartitionId, count: int, size: int, records: int) -> None:
         log = self.store.partition_log(partition_id)
-        new = [entry(log.last_index + 1 + n, self.term, size=size) for n in range(count)]
+        first = log.last_index + 1
+        new = [entry(first + n, self.term, size=size, records=records) for n in range(count)]
         log.append(new)
         self.entries[partition_id] += new
         self.note_change(partition_id)
 
-    @rule(partition_id=st.sampled_from(GROUPS), back=st.integers(0, 12), size=st.integers(0, 60))
-    def conflict(self, partition_id: PartitionId, back: int, size: int) -> None:
+    @rule(
+        partition_id=st.sampled_from(GROUPS),
+        back=st.integers(0, 12),
+        size=st.integers(0, 60),
+        records=RECORDS,
+    )
+    def conflict(self, partition_id: PartitionId, back: int, size: int, records: int) -> None:
         log = self.store.partition_log(partition_id)
         if log.last_index == 0:
             return
@@ -88,8 +101,9 @@ class LogAgainstModel(RuleBasedStateMachine):
             return  # committed, and so never truncated
         self.term += 1
         log.truncate_from(Index(index))
-        log.append([entry(index, self.term, size=size)])
-        self.entries[partition_id][index - 1 :] = [entry(index, self.term, size=size)]
+        new = entry(index, self.term, size=size, records=records)
+        log.append([new])
+        self.entries[partition_id][index - 1 :] = [new]
         self.note_change(partition_id)
 
     @rule(partition_id=st.sampled_from(GROUPS), vote=st.sampled_from([None, "n1", "n2"]))
@@ -189,7 +203,7 @@ class LogAgainstModel(RuleBasedStateMachine):
             return
         partition_id = data.draw(st.sampled_from(GROUPS))
         job.run()
-        self.conflict(partition_id, data.draw(st.integers(0, 6)), 10)
+        self.conflict(partition_id, data.draw(st.integers(0, 6)), 10, data.draw(RECORDS))
         self.store.complete_checkpoint(job)
 
     @rule(seed=st.integers(0, 1 << 32), keep=st.sampled_from([0.0, 0.5, 1.0]))

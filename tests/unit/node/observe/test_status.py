@@ -32,7 +32,7 @@ def status(
 ) -> NodeStatus:
     """Of a node that leads one partition; `told` is by peers."""
     host = SimpleNamespace(id=GROUP, voters=replicas(voters), in_sync=in_sync.split, rests=False)
-    host.is_leader = True
+    host.is_leader, host.raft_group = True, SimpleNamespace(peers={})
     placement = SimpleNamespace(replicas=replicas(wanted), nodes=wanted.split())
     moving = SimpleNamespace(of=lambda _partition: moves or None)
     layout = SimpleNamespace(reassignments=moving, placement=lambda _group: placement)

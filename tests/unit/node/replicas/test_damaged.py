@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from goqueue.wire.types import PartitionId, TopicId
 from log.disk.memory import MemoryDisk
+from log.wal.install import UNKNOWN_END
 from node.replicas.damaged import ALL, DAMAGED, TOLD_MAX, damaged_replicas, is_damaged
 from tests.unit.log.stores import open_store
 
@@ -18,13 +19,13 @@ def test_damaged_replicas_are_told_by_name_and_all_of_them_beyond_the_bound() ->
         store.create_log(partition_id(number))
     assert damaged_replicas(store) == []
 
-    store.partition_log(partition_id(1)).distrust("differs")
+    store.partition_log(partition_id(1)).quarantine(1, UNKNOWN_END, "differs")
     told = {DAMAGED: damaged_replicas(store)}
     assert is_damaged(told, partition_id(1))
     assert not is_damaged(told, partition_id(2))
 
     for number in range(TOLD_MAX + 1):
-        store.partition_log(partition_id(number)).distrust("differs")
+        store.partition_log(partition_id(number)).quarantine(1, UNKNOWN_END, "differs")
     assert damaged_replicas(store) == [ALL]
     assert is_damaged({DAMAGED: [ALL]}, partition_id(TOLD_MAX + 1))
 

@@ -133,6 +133,10 @@ class Node(Protocol):
         """Whether what this node holds goes to others, or has gone: clients are better there."""
         ...
 
+    @property
+    @scoped(free)
+    def uptime_s(self) -> float: ...
+
     @scoped(_cluster_view)
     def cluster_view(self) -> ClusterView: ...
 

@@ -9,13 +9,15 @@ import msgspec
 
 from coordinator.cluster.state import Topic
 from goqueue.background import TaskSet
-from goqueue.wire.errors import Conflict, GoQueueError
+from goqueue.wire.errors import Conflict, GoQueueError, ServerError
 from goqueue.wire.types import NodeId, PartitionId
+from log.errors import StoreFailed
 from node.api.compaction import CompactionRun, PartitionCompaction
 from node.broker.partitions import Partitions
 from node.partition.host import PartitionHost
 from node.partition.retention.compaction import Findings
 from node.rpc import partitions as rpc
+from node.storage.flusher import Flusher
 
 COMPACTION = "compaction"
 TELL, RUN, DRY_RUN = range(3)
@@ -41,8 +43,9 @@ _decode = msgspec.msgpack.Decoder(PartitionCompaction).decode
 class NodeCompactions:
     """Implements `node.api.compaction.Compactions`. Loop thread only."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, flusher: Flusher) -> None:
         self._partitions = partitions
+        self._flusher = flusher
         self._running = TaskSet("node", "compaction_failed")
         partitions.link.handle(COMPACTION, self._serve)
 
@@ -93,6 +96,10 @@ class NodeCompactions:
         if action == TELL:
             return _view(host, None)
         dry_run = action == DRY_RUN
+        try:
+            await self._flusher.spilled()  # a run looks at segments
+        except StoreFailed as error:
+            raise ServerError(f"not compacted: {error}") from error
         running = self._running.begin(host.compactor.run(force=True, dry_run=dry_run))
         await asyncio.wait([running], timeout=DRY_RUN_WAIT_S if dry_run else RUN_WAIT_S)
         return _view(host, running.result() if running.done() else Findings("running"))

@@ -45,6 +45,10 @@ class NodeItself:
     def is_drained(self) -> bool:
         return self._status.is_drained
 
+    @property
+    def uptime_s(self) -> float:
+        return self._status.uptime_s
+
     def cluster_view(self) -> ClusterView:
         return self._status.cluster_view()
 

@@ -1,10 +1,10 @@
 """The threads that wait for the disk, so that the event loop never does.
 
 The writer thread writes and syncs one block of the write-ahead log at a time, for everything that
-waits; the spiller thread then appends the same frames to the segments. The keeper thread syncs
-segments, writes checkpoints and stores state snapshots. A node in a program's own process has no
-other nodes and clients that its loop must not keep waiting: there the loop itself writes and syncs,
-as handing a block to a thread and back costs more than most syncs.
+waits; the spiller thread then appends the same frames to the segments, those of many blocks at
+once. The keeper thread syncs segments, writes checkpoints and stores state snapshots. A node in a
+program's own process has no other nodes and clients that its loop must not keep waiting: there the
+loop itself writes and syncs, as handing a block to a thread and back costs more than most syncs.
 
 The first failed sync ends the node: a second one would report success over lost data. A full disk
 does not: what it has no room for is written again until there is some, and nothing is acknowledged
@@ -24,22 +24,19 @@ from typing import TypeVar
 from goqueue.background import TaskSet
 from log.disk.files import is_full
 from log.errors import StoreFailed
+from log.store.checkpoint import CheckpointJob
 from log.store.directory import Store
 from log.store.flush import FlushJob
 from node.metrics import Metrics
 from node.runtime.logger import get_logger
 from node.storage.disk_pace import DiskPace
-from node.storage.spills import Spills
+from node.storage.spills import SPILL_BYTES, SPILL_S, Spills
 
 T = TypeVar("T")
 
 CHECKPOINTS = 3
 """To delete what may go: one that syncs segments, one that moves logs' starts by that, and one that
 deletes what the synced starts leave."""
-SPILL_S = 0.05
-SPILL_BYTES = 1 << 20
-"""For how long, and up to which size, blocks that the loop has written wait for each other, to be
-appended to segments in one write: they are in the write-ahead log, and in memory."""
 RETRY_S = 0.5
 """How often what a full disk refused is tried again."""
 
@@ -127,6 +124,7 @@ class Flusher:
         self._spill_here()
         while not self._failed and self._in_flight:
             self._idle.clear()
+            self._spills.hurry()
             await self._idle.wait()
             self._take()
         self._writer = None
@@ -168,8 +166,8 @@ class Flusher:
         await waiter
 
     async def spilled(self) -> None:
-        """Return once everything appended before the call is synced, and in segments. Raises
-        `StoreFailed`."""
+        """Return once everything appended before the call is synced, and in segments where its log
+        has any. Raises `StoreFailed`."""
         await self.sync()
         lsn = self._store.durable_lsn
         while self._store.spilled_lsn < lsn:
@@ -177,6 +175,7 @@ class Flusher:
                 raise StoreFailed(f"storage failed: {self._store.failed}")
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._spills_wanted.append(waiter)
+            self._spills.hurry()
             self._spill_here()
             await waiter
 
@@ -392,12 +391,19 @@ class Flusher:
         job = None if self._failed or self._keeper is None else self._store.take_checkpoint()
         if job is not None:
             error = await self.keep(lambda: self._noted(job.run))
+            if error is None:
+                await self._log_again(job)
             self._store.complete_checkpoint(job, error)
             if error is not None:
                 self._metrics.storage.fsync_errors.inc()
                 self._fail(error)
         if not self._failed and self._keeper is not None and "checkpoint" not in self._timers:
             self._plan_checkpoint()
+
+    async def _log_again(self, job: CheckpointJob) -> None:
+        """In turns that hold up nobody; its completion would do it in one."""
+        while self._store.failed is None and self._store.log_again(job):  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     def _noted(self, work: Callable[[], object]) -> Exception | None:
         """On the keeper thread."""

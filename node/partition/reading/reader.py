@@ -14,6 +14,9 @@ from node.api.records import Slice, StoredBatch
 
 ENTRIES_A_STEP = 256
 """Entries fetched at once: bounds what one step of a read holds."""
+BYTES_A_STEP = 128 * 1024
+"""Of the first step; of each that follows twice as many: how many bytes a number of messages comes
+to is not known before."""
 STEPS_BEFORE_SEARCH = 8
 """What is looked through for the next message, before it is searched for by offset."""
 
@@ -151,14 +154,15 @@ class PartitionReader:
     ) -> Offset:
         """Fill `found` with batches from `at` on; the offset after the last of them."""
         wanted = at + max_records
-        taken = 0
+        taken, step = 0, BYTES_A_STEP
         index = self._log.locate_offset(at)
         if index is None:  # after a restart, until the last trim is applied again
             index = self._log.locate_time(0)
         while index is not None and index <= bounds.applied:
             entries = self._log.entries(
-                index, max_bytes=max(1, max_bytes - taken), max_count=ENTRIES_A_STEP
+                index, max_bytes=max(1, min(step, max_bytes - taken)), max_count=ENTRIES_A_STEP
             )
+            step *= 2
             for entry in entries:
                 if entry.index > bounds.applied:
                     return at

@@ -100,14 +100,14 @@ class SegmentFollower(ABC, Generic[F, R]):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has come since all was followed."""
-        return self._whole == self._position()
+        """Whether nothing has come since all was followed: no segment, at first."""
+        return self._log.wal_only or self._whole == self._position()
 
     @property
     def sees_all(self) -> bool:
-        """Whether all that the log holds is in segments: more will be there only once something is
-        appended, or applied."""
-        return self._log.spilled_index == self._log.last_index
+        """Whether all that the log holds is in segments, or is to stay out of them: more will be
+        there only once something is appended, or applied."""
+        return self._log.spilled_index == self._log.last_index or self._log.wal_only
 
     @property
     def is_due(self) -> bool:

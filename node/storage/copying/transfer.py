@@ -112,8 +112,7 @@ class Transfers:
         now = self._parts.now_s()
         damaged = {
             partition_id: self._damaged_since_s.get(partition_id, now)
-            for partition_id in self._store.partition_ids()
-            if self._store.partition_log(partition_id).damaged is not None
+            for partition_id in sorted(self._store.damaged_ids)
         }
         self._damaged_since_s = damaged
         resting = {partition_id: at for partition_id, at in self._rests_until_s.items() if at > now}

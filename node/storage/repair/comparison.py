@@ -85,9 +85,10 @@ class Comparison:
 
     def replica(self, partition_id: PartitionId) -> RaftGroup | None:
         """The running replica of a group, if there is one."""
-        return next(
-            (replica for replica in self._raft.raft_groups() if replica.id == partition_id), None
-        )
+        try:
+            return self._raft.raft_group(partition_id)
+        except KeyError:
+            return None
 
     async def compare(self, partition_id: PartitionId, hashes: RangeHashes) -> int:
         """Notes what was found here; where this node leads, asks the others. Ranges compared."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from goqueue.wire.types import CLUSTER_GROUP, PartitionId, Voter
+from log.wal.install import UNKNOWN_END
 from node.cluster.host import ClusterHost
 from node.config.engine import StorageOptions
 from node.replicas.local import Replicas
@@ -93,7 +94,7 @@ class Repair:
         if log.untrusted:
             return
         _log.error("replica_diverged", group=str(partition_id), problem=reason)
-        log.distrust(reason)
+        log.quarantine(log.first_index, UNKNOWN_END, reason)
         if partition_id != CLUSTER_GROUP:
             self._replicas.hold(partition_id)
             self.copy(partition_id)

@@ -39,11 +39,17 @@ def put_by_a_thread(spills: Spills, *blocks: Any) -> threading.Thread:
     return thread
 
 
-def taken(spills: Spills) -> SimpleNamespace | None:
-    """What is taken next, at last."""
+def taken_by_a_thread(spills: Spills) -> tuple[threading.Thread, list[Any]]:
+    """What it takes is in the list once it has."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(spills.take()), daemon=True)
     thread.start()
+    return thread, found
+
+
+def taken(spills: Spills) -> SimpleNamespace | None:
+    """What is taken next, at last."""
+    thread, found = taken_by_a_thread(spills)
     thread.join(DEADLINE_S)
     assert found, "nothing was taken"
     if found[0] is None:
@@ -58,6 +64,61 @@ def test_what_waits_is_taken_as_one_and_in_order() -> None:
         spills.put(block(name))
 
     assert taken(spills) == SimpleNamespace(names=["a", "b", "c"], count=3)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.storage.spills.SPILL_S", 3600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_comes_soon_after_is_taken_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.storage.spills.SPILL_BYTES", 3)
+    spills = Spills()
+    spiller, found = taken_by_a_thread(spills)
+    spills.put(block("a"))
+    spiller.join(0.05)
+    assert spiller.is_alive(), "more may come"
+
+    spills.put(block("b"))
+    spills.put(block("c"))
+
+    spiller.join(DEADLINE_S)
+    assert [(job.names, count) for job, count in found] == [(["a", "b", "c"], 3)]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("when", ["before", "while it waits"])
+@pytest.mark.parametrize("why", ["hurry", "end"])
+def test_who_waits_for_it_has_it_taken_at_once(when: str, why: str) -> None:
+    spills = Spills()
+    spills.put(block("a"))
+    if when == "before":
+        getattr(spills, why)()
+    spiller, found = taken_by_a_thread(spills)
+    if when != "before":
+        spiller.join(0.05)
+        assert spiller.is_alive()
+        getattr(spills, why)()
+
+    spiller.join(DEADLINE_S)
+    assert [(job.names, count) for job, count in found] == [(["a"], 1)]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_hurry_is_over_when_something_was_taken() -> None:
+    spills = Spills()
+    spills.hurry()
+    spills.put(block("a"))
+    assert taken(spills) is not None
+    spills.put(block("b"))
+
+    spiller, _ = taken_by_a_thread(spills)
+    spiller.join(0.05)
+    assert spiller.is_alive()
+    spills.end()
+    spiller.join(DEADLINE_S)
+    assert not spiller.is_alive()
 
 
 def test_the_writer_waits_while_too_much_is_behind() -> None:

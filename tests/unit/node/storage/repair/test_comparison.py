@@ -65,12 +65,18 @@ class Replicas:
                 ),
             ),
             cast(Any, SimpleNamespace(handle=self.handlers.__setitem__, request=self.request)),
-            cast(Any, SimpleNamespace(raft_groups=lambda: self.running)),
+            cast(Any, SimpleNamespace(raft_groups=lambda: self.running, raft_group=self.found)),
             ThreadPoolExecutor(1),
             Metrics(),
             pay=self.pay,
             on_diverged=lambda _partition_id, reason: self.told.update(me=reason.encode()),
         )
+
+    def found(self, partition_id: PartitionId) -> Any:
+        for replica in self.running:
+            if replica.id == partition_id:
+                return replica
+        raise KeyError(partition_id)
 
     async def compare(self) -> None:
         hashes = SimpleNamespace(found={RANGE: self.hashes["me"]}, sizes={RANGE: 100})

@@ -19,6 +19,7 @@ from log.errors import Damaged
 from log.partition.log import PartitionLog
 from log.segments.segment import SEGMENT_SUFFIX, TERMS_SUFFIX
 from log.store.directory import Store
+from log.wal.install import UNKNOWN_END
 from node.peers.link import PeerLink
 from node.storage.flusher import Flusher
 from node.storage.repair.healer import Healer
@@ -333,7 +334,7 @@ async def test_what_no_index_names_is_left_to_a_copy() -> None:
 
 async def test_a_log_that_is_not_to_be_believed_is_not_healed_by_entries_and_serves_none() -> None:
     first, second = nodes(2)
-    first.log.distrust("it differs")
+    first.log.quarantine(1, UNKNOWN_END, "it differs")
 
     await first.healer.heal()
     assert first.hopeless == [GROUP]

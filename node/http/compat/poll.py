@@ -49,7 +49,7 @@ async def poll(call: Call) -> web.Response:
     )
     with room_for(call):
         found = await long_poll(call, polling) or []
-    async with granted(call, group, found) as messages:
+    async with granted(call, group, found) as (messages, _):
         return await told(call, _answer(group, member, messages))
 
 

@@ -262,18 +262,22 @@ class Connection(RequestHandler):
         count, payload = self._request_count, self._payload
         in_body, is_chunked = not payload.is_eof(), self._is_chunked
         body_bytes = payload.total_bytes
+        begins_anew = not in_body and not self.arrivals.head_bytes and not self._unparsed
         super().data_received(data)
         new = self._request_count - count
+        body_size = payload.total_bytes - body_bytes if in_body else 0
         try:
             if new and self.arrivals.head_bytes + len(data) + self._unparsed > self._head_bytes_max:
                 self._measure(new)
             if not self._is_refused:
                 pieces: list[Piece] = []
                 if in_body and payload.is_eof():
-                    size = payload.total_bytes - body_bytes
-                    pieces.append(Piece(size, is_chunked, has_head=False))
+                    pieces.append(Piece(body_size, is_chunked, has_head=False))
                 self._count_head(data, new, pieces)
-            self._note_unparsed(data)
+            parsed = 0 if new else body_size
+            if new == 1 and begins_anew and not self._payload.is_eof():
+                parsed = data.find(HEAD_END) + len(HEAD_END) + self._payload.total_bytes
+            self._note_unparsed(data, parsed)
             self.arrivals.unread(self._unread_bytes())
         except (OverBudget, HeadTooLarge) as error:
             self._turn_away(error)
@@ -325,14 +329,15 @@ class Connection(RequestHandler):
         """Whether the parser has paused: for an unread body, or with as many requests as wait."""
         return self._reading_paused or len(self._messages) >= self._max_msg_queue_size
 
-    def _note_unparsed(self, data: bytes) -> None:
+    def _note_unparsed(self, data: bytes, parsed: int) -> None:
         """While the parser is paused it keeps what was received last; a head that ends within that
-        is not told of once it goes on."""
-        if self._keeps_some:
-            if data:
-                self._unparsed, self._is_whole = len(data), data.endswith(HEAD_END)
-        elif data or self._is_whole:
+        is not told of once it goes on. `parsed`: at least so much was done with just now."""
+        if data and self._keeps_some:
+            self._unparsed, self._is_whole = len(data) - parsed, data.endswith(HEAD_END)
+        elif data or (self._is_whole and not self._keeps_some):
             self._unparsed = 0
+        else:
+            self._unparsed = max(0, self._unparsed - parsed)
 
     def _measure(self, new: int) -> None:
         """Refuse the first of the new requests whose head is too large, and all after it."""

@@ -24,7 +24,7 @@ from node.api.times import format_time, parse_time_ms
 from node.http.budget.limits import MIB
 from node.http.messages.fields import Message, key_of
 from node.http.messages.trace_context import parse_trace_id
-from node.http.queue.views import QueuedView, fitting, held_bytes, queued_views
+from node.http.queue.views import QueuedView, fitting_into, queued_views
 from node.http.request.answers import page_room, told
 from node.http.request.call import QUERY_FIELDS_MAX, Call, validate_group_name
 
@@ -105,8 +105,7 @@ async def search(call: Call) -> web.Response:
             topics, which, below=below, limit=limit, with_events=with_events
         )
         messages = [found.message for found in page.found]
-        room.grow(held_bytes(messages))
-        fits = await fitting(messages, call.limits.queue_bytes_max)
+        fits = await fitting_into(room, messages, call.limits.queue_bytes_max)
         return await told(call, _answer(_cut(page, fits), topic), room=room)
 
 

@@ -157,27 +157,34 @@ def decode_rows(body: bytes, base64_values: bool, messages_max: int) -> Rows:
 
 
 def decode_some(text: bytes, base64_values: bool) -> Iterator[Rows]:
-    """The messages of an array, as `decode_rows`, for `Rows.extend`; what must be looked at one by
-    one comes `STEP_ROWS` at once. Raises BadRequest."""
+    """The messages of an array, as `decode_rows`, for `Rows.extend`. Raises BadRequest."""
     json.require_utf8(text)
-    plain: Rows | None = None
-    if not base64_values:
-        with contextlib.suppress(*UNREADABLE):
-            plain = _plain_rows(_PLAINS.decode(text))
-    if plain is not None:
-        yield plain
-        return
-    given: Sequence[Message | Raw]
+    found: Rows | Sequence[Message | Raw]
     try:
-        messages = json.decode_text(text, _FULLS)
-        given = messages
+        found = decode_typed(text, base64_values)
     except UnknownField:
         raise
     except BadRequest:
-        raws = json.decode_text(text, _RAWS)
-        given = raws
-    for at in range(0, len(given), STEP_ROWS):
-        some = given[at : at + STEP_ROWS]
+        found = json.decode_text(text, _RAWS)
+    return columns_of(found, base64_values)
+
+
+def decode_typed(text: bytes, base64_values: bool) -> Rows | list[Message]:
+    """The messages of an array whose fields are all known and of the right types. Raises
+    BadRequest."""
+    if not base64_values:
+        with contextlib.suppress(*UNREADABLE):
+            return _plain_rows(_PLAINS.decode(text))
+    return json.decode_text(text, _FULLS)
+
+
+def columns_of(found: Rows | Sequence[Message | Raw], base64_values: bool) -> Iterator[Rows]:
+    """What must be looked at one by one comes `STEP_ROWS` at once."""
+    if isinstance(found, Rows):
+        yield found
+        return
+    for at in range(0, len(found), STEP_ROWS):
+        some = found[at : at + STEP_ROWS]
         whole = [one if isinstance(one, Message) else _decode_one(one) for one in some]
         yield _columns(whole, base64_values)
 

@@ -72,7 +72,7 @@ async def _publish(call: Call, *, base64_values: bool) -> web.Response:
 async def _room(call: Call, body: bytes) -> Reserved:
     """For the messages of a body, about. Raises OverBudget."""
     bounds = call.shared.budgets[Kind.ROWS].bounds
-    about = await rows_bytes(body, call.limits.messages_max)
+    about = rows_bytes(body, call.limits.messages_max)
     return Reserved(await call.room(Kind.ROWS, min(about, bounds.connection, bounds.holder)))
 
 

@@ -19,7 +19,7 @@ from goqueue.wire.ids import OFFSET_MAX, PARTITIONS_MAX, MessageId, validate_top
 from node.api.dead_letters import DeadFilter, DeadMessage, DeadPage, RedriveView
 from node.api.times import format_time, parse_time_ms
 from node.http.messages.fields import Message, key_of
-from node.http.queue.views import QueuedView, fitting, held_bytes, queued_views
+from node.http.queue.views import QueuedView, fitting_into, queued_views
 from node.http.request.answers import page_room, told
 from node.http.request.call import Call, answer
 from node.http.text.known_fields import Body
@@ -154,8 +154,7 @@ async def list_dead(call: Call) -> web.Response:
     with await page_room(call, call.limits.read_bytes_max) as room:
         page = await call.broker.letters.dead_letters(group, topic, which, after=after, limit=limit)
         messages = [letter.message for letter in page.messages]
-        room.grow(held_bytes(messages))
-        fits = await fitting(messages, call.limits.queue_bytes_max)
+        fits = await fitting_into(room, messages, call.limits.queue_bytes_max)
         following = page.following
         if fits < len(messages):
             following = messages[fits].partition, messages[fits].offset

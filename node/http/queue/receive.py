@@ -28,12 +28,19 @@ from node.http.groups.assignments import Partition, Place
 from node.http.groups.consumer_identity import Generation, Member, claim_of
 from node.http.messages import fields
 from node.http.messages.request_spans import traced_request
-from node.http.queue.settle import SettleItem, SettleResult, settle_items, visibility_ms
-from node.http.queue.views import QueuedView, fitting, held_bytes, in_chunks, queued_views
+from node.http.queue.settle import (
+    SettleItem,
+    SettleResult,
+    settle_items,
+    visibility_ms,
+    weighed,
+)
+from node.http.queue.views import QueuedView, fitting, fitting_into, queued_views, weights_of
 from node.http.request.answers import PAGE_TIMES, page_room, told
 from node.http.request.call import Call, either
 from node.http.request.long_poll import has_hung_up, long_poll
 from node.http.text.known_fields import Body
+from node.http.text.pieces import chunked
 
 LIMIT_DEFAULT = 10
 LIMIT_MAX = 1000
@@ -132,13 +139,14 @@ async def receive(call: Call) -> web.Response:
             settled, found = [], await polled(receiving)
     unanswered = [] if found is None else found.unanswered
     with _telling(settled):
-        async with granted(call, group, found or []) as messages:
+        async with granted(call, group, found or []) as (messages, weights):
             if tracing is not None:
                 tracing.received(group, messages)
             missing = [Place(topic, partition) for topic, partition in unanswered]
-            views = in_chunks(messages, queued_views(messages))
-            given = ReceivedAnswer(group, views, missing, settled)
-            return await told(call, given, weight=held_bytes(messages))
+            views = chunked(queued_views(messages), weights)
+            results, results_bytes = weighed(settled)
+            given = ReceivedAnswer(group, views, missing, results)
+            return await told(call, given, weight=sum(weights) + results_bytes)
 
 
 async def _polled(receiving: Coroutine[Any, Any, T]) -> T | None:
@@ -197,8 +205,7 @@ async def peek(call: Call) -> web.Response:
         found = await call.broker.queue.peek(
             group, topics_of(wanted), limit=limit_of(wanted), partitions=wanted.partitions
         )
-        room.grow(held_bytes(found))
-        fits = await fitting(found, call.limits.queue_bytes_max)
+        fits = await fitting_into(room, found, call.limits.queue_bytes_max)
         return await told(call, ReceivedAnswer(group, queued_views(found[:fits])), room=room)
 
 
@@ -232,19 +239,19 @@ def limit_of(wanted: Sources) -> int:
 @asynccontextmanager
 async def granted(
     call: Call, group: str, found: list[QueuedMessage]
-) -> AsyncIterator[list[QueuedMessage]]:
-    """Those of what was leased that are answered, charged while they are encoded.
+) -> AsyncIterator[tuple[list[QueuedMessage], list[int]]]:
+    """Those of what was leased that are answered, charged while they are encoded; their weights.
 
     The others are given back as if they had not been delivered: all of them where the client has
     hung up, or there is no room for them (OverBudget); those that an answer is too small for.
     """
-    kept = 0
+    kept, weights = 0, weights_of(found)
     try:
-        with call.hold(Kind.ANSWERS, held_bytes(found)) as held:
+        with call.hold(Kind.ANSWERS, sum(weights)) as held:
             if not has_hung_up(call):
-                kept = await fitting(found, call.limits.queue_bytes_max)
-            held.resize(held_bytes(found[:kept]))
-            yield found[:kept]
+                kept = await fitting(found, weights, call.limits.queue_bytes_max)
+            held.resize(sum(weights[:kept]))
+            yield found[:kept], weights[:kept]
     except OverBudget:
         kept = 0
         raise

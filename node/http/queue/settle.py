@@ -7,6 +7,7 @@ only if its body is unusable, or if nothing in it could be settled for a reason 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from delivery.config import VISIBILITY_MS_MAX
 from delivery.entries.ops import KEPT_REASON_CHARACTERS
 from goqueue.wire.errors import BadReceipt, BadRequest, GoQueueError
+from goqueue.wire.unreadable import UNREADABLE
 from node.api.claims import Claim
 from node.api.queue import SettleRequest, SettleView
 from node.api.times import Duration, duration_ms, format_time
@@ -28,6 +30,7 @@ from node.http.text import json
 from node.http.text.elements import elements_of
 from node.http.text.errors import parts_failed_answer
 from node.http.text.known_fields import Body, UnknownField
+from node.http.text.pieces import chunked
 
 SETTLES_MAX = 10_000
 ACTIONS = ("ack", "nack", "reject", "extend", "release")
@@ -115,8 +118,10 @@ _STRICT = msgspec.json.Decoder(SettleBody)
 _LOOSE = msgspec.json.Decoder(_LooseBody)
 _ITEM = msgspec.json.Decoder(SettleItem)
 _SOME = msgspec.json.Decoder(_LooseSomeBody)
+_ITEMS = msgspec.json.Decoder(list[SettleItem])
 _RAWS = msgspec.json.Decoder(list[Raw])
 _TEXT = msgspec.json.Decoder(str)
+_TEXTS = msgspec.json.Decoder(list[str])
 
 Entry = SettleRequest | GoQueueError
 
@@ -216,7 +221,8 @@ async def settle_all(
     if len(failures) == len(outcomes) and all(error.http_status >= 500 for error in failures):
         body = {"results": msgspec.to_builtins(results), "settled": 0}
         return parts_failed_answer(failures, body)
-    told_all = answer(SettleAnswer(results, len(outcomes) - len(failures)))
+    results, weight = weighed(results)
+    told_all = answer(SettleAnswer(results, len(outcomes) - len(failures)), weight=weight)
     places = {(view.topic, view.partition) for view in outcomes if isinstance(view, SettleView)}
     return call.tell_leader(told_all, *places.pop()) if len(places) == 1 else told_all
 
@@ -340,8 +346,13 @@ async def _some(call: Call) -> _LooseSomeBody:
         return wanted
 
 
-def _decoded(text: bytes) -> list[SettleItem | GoQueueError]:
-    return [_item(raw) for raw in json.decode_text(text, _RAWS)]
+def _decoded(text: bytes) -> Sequence[SettleItem | GoQueueError]:
+    try:
+        return json.decode_text(text, _ITEMS)
+    except UnknownField:
+        raise
+    except BadRequest:
+        return [_item(raw) for raw in json.decode_text(text, _RAWS)]
 
 
 def _item(raw: Raw) -> SettleItem | GoQueueError:
@@ -355,6 +366,8 @@ def _item(raw: Raw) -> SettleItem | GoQueueError:
 
 def _texts(text: bytes) -> list[Any]:
     """Receipts; None for what is none."""
+    with suppress(*UNREADABLE):
+        return _TEXTS.decode(text)
     raws = json.decode_text(text, _RAWS)
     return [json.decode_text(raw, _TEXT) if bytes(raw)[:1] == b'"' else None for raw in raws]
 
@@ -367,6 +380,14 @@ def _receipts(wanted: _LooseSomeBody) -> list[Any]:
     if not receipts:
         raise BadRequest("receipts: nothing to settle")
     return receipts
+
+
+def weighed(results: list[SettleResult]) -> tuple[list[SettleResult], int]:
+    """As an answer holds them, and what they come to."""
+    weights = [
+        RESULT_BYTES + len(one.receipt) + (len(one.error) if one.error else 0) for one in results
+    ]
+    return chunked(results, weights), sum(weights)
 
 
 def settle_result(receipt: str, action: str, outcome: SettleView | GoQueueError) -> SettleResult:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import msgspec
 
 from goqueue.wire.batch import LANES
 from node.api.queue import QueuedMessage
 from node.api.times import format_time
-from node.http.budget.slices import SLICE_BYTES
+from node.http.budget.memory import Reserved
 from node.http.messages.render import ROW_BYTES, measured, text_or_base64
-from node.http.text.pieces import Chunk, Chunks
 
 REDRIVES_HEADER = "goqueue-redrives"
 """Shown on messages that were redriven: consumers may tell a loop by it. It is never stored."""
@@ -71,44 +69,42 @@ def texts_of(message: QueuedMessage) -> Texts:
     return texts
 
 
-async def fitting(messages: Sequence[QueuedMessage], bytes_max: int) -> int:
+async def fitting(messages: Sequence[QueuedMessage], weights: Sequence[int], bytes_max: int) -> int:
     """How many of them, from the first on, fit into an answer of so many bytes as they will be
     encoded; at least one."""
-    worst = sum(6 * (len(message.value) + _beside(message)) for message in messages)
-    if worst <= bytes_max:
+    if 6 * sum(weights) <= bytes_max:
         return len(messages)
     left = bytes_max
-    for count, message in enumerate(messages):
-        left -= 6 * _beside(message) + await measured(message.value)
+    for count, (message, weight) in enumerate(zip(messages, weights, strict=True)):
+        left -= 6 * (weight - len(message.value)) + await measured(message.value)
         if left < 0 and count:
             return count
     return len(messages)
 
 
-def in_chunks(messages: Sequence[QueuedMessage], views: list[QueuedView]) -> list[QueuedView]:
-    """The views as an answer holds them: where they are large, weighed beforehand."""
-    weights = [len(message.value) + _beside(message) for message in messages]
-    if sum(weights) <= SLICE_BYTES:
-        return views
-    chunks: list[Chunk] = []
-    first = weight = 0
-    for row, size in enumerate(weights):
-        if row > first and weight + size > SLICE_BYTES:
-            chunks.append(Chunk(views[first:row], weight))
-            first, weight = row, 0
-        weight += size
-    chunks.append(Chunk(views[first:], weight))
-    return cast("list[QueuedView]", Chunks(chunks))
+async def fitting_into(room: Reserved, messages: Sequence[QueuedMessage], bytes_max: int) -> int:
+    """As `fitting`, of messages that are charged to this room. Raises OverBudget."""
+    weights = weights_of(messages)
+    room.grow(sum(weights))
+    return await fitting(messages, weights, bytes_max)
+
+
+def bytes_of(message: QueuedMessage) -> int:
+    """Of its key, value and headers: what a stream's credit counts."""
+    size = len(message.value) + len(message.key or b"")
+    if message.headers:
+        size += sum(len(name) + len(value) for name, value in message.headers)
+    return size
+
+
+def weights_of(messages: Iterable[QueuedMessage]) -> list[int]:
+    """What each takes in memory, about."""
+    return [ROW_BYTES + bytes_of(message) for message in messages]
 
 
 def held_bytes(messages: Iterable[QueuedMessage]) -> int:
-    """What they take in memory, about."""
-    return sum(len(message.value) + _beside(message) for message in messages)
-
-
-def _beside(message: QueuedMessage) -> int:
-    headers = sum(len(name) + len(value) for name, value in message.headers)
-    return ROW_BYTES + len(message.key or b"") + headers
+    """Likewise, of all of them."""
+    return sum(weights_of(messages))
 
 
 def queued_views(messages: Iterable[QueuedMessage]) -> list[QueuedView]:

@@ -68,7 +68,7 @@ async def told(
     if weight is None:
         weight = weigh(value, SLICE_BYTES)
     if weight <= SLICE_BYTES:
-        return answer(value)
+        return answer(value, weight=weight)
     with room or Reserved(call.hold(Kind.ANSWERS)) as making:
         pieces = Pieces(making)
         await pieces.add(value)

@@ -382,9 +382,10 @@ def parse_query(raw_path: str) -> dict[str, str]:
     return fields
 
 
-def answer(value: Any, status: int = 200) -> web.Response:
-    """A JSON answer; of one that is large the value, which the front encodes in slices."""
-    if weigh(value, SLICE_BYTES) > SLICE_BYTES:
+def answer(value: Any, status: int = 200, *, weight: int | None = None) -> web.Response:
+    """A JSON answer; of one that is large the value, which the front encodes in slices. `weight` is
+    about its plain bytes, where that is known."""
+    if (weigh(value, SLICE_BYTES) if weight is None else weight) > SLICE_BYTES:
         large = web.Response(status=status, headers=JSON_HEADERS)
         large[LARGE] = value
         return large

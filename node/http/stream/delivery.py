@@ -15,7 +15,7 @@ from node.http.budget.memory import Held, Kind, Reserved
 from node.http.budget.slices import SLICE_BYTES, pause
 from node.http.messages.request_spans import traced_request
 from node.http.queue.receive import room_for
-from node.http.queue.views import held_bytes, queued_views
+from node.http.queue.views import bytes_of, held_bytes, queued_views
 from node.http.request.answers import PAGE_BYTES_MIN
 from node.http.request.call import Call
 from node.http.request.troubles import FIRST_S, Troubles
@@ -24,7 +24,7 @@ from node.http.stream.credit import Outstanding
 from node.http.stream.frames import Messages, error_frame
 from node.http.stream.source import Manner, Source
 from node.http.stream.wire import Wire
-from node.http.text.pieces import LongText, Pieces, encode, weigh
+from node.http.text.pieces import LongText, Pieces, encode
 
 RECEIVE_MESSAGES_MAX = 1_000
 RECEIVE_BYTES_MAX = 1 << 20
@@ -215,12 +215,12 @@ class Delivery:
             if self._manner.in_batches:
                 yield batch_frame(found[first:at])
             else:
-                yield await self._encoded(Messages(queued_views(found[first:at])))
+                yield await self._encoded(Messages(queued_views(found[first:at])), size)
             if at < len(found):
                 await pause()
 
-    async def _encoded(self, frame: Messages) -> bytes:
-        if weigh(frame, SLICE_BYTES) <= SLICE_BYTES:
+    async def _encoded(self, frame: Messages, weight: int) -> bytes:
+        if weight <= SLICE_BYTES:
             return encode(frame)
         with Reserved(self._call.hold(Kind.ANSWERS)) as making:
             pieces = Pieces(making)
@@ -260,9 +260,3 @@ class Delivery:
                 await self._wire.tell(error_frame(error))
         await asyncio.sleep(self._troubles.next_pause_s())
         return True
-
-
-def bytes_of(message: QueuedMessage) -> int:
-    """Of its key, value and headers: what credit counts."""
-    headers = sum(len(name) + len(value) for name, value in message.headers)
-    return len(message.value) + len(message.key or b"") + headers

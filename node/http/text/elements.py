@@ -4,13 +4,17 @@ Whoever decodes a large document at once stalls the loop, and may be made to bui
 objects of a few bytes each. Here the text is cut at the commas between elements, in steps that each
 look at 64 KiB at most. Only strings and brackets are understood: what is no JSON is cut somewhere,
 and refused by the decoder of the piece, or here.
+
+Most arrays hold objects of one kind, or strings, and what looks like the end of one is the end. So
+a cut is guessed first, and the decoder asked: it reads the piece from the beginning of an element
+on, and comes to the end of one only if the cut is right. Brackets are looked at where it is not.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from goqueue.wire.errors import BadRequest
 from node.http.budget.slices import SLICE_BYTES, pause
@@ -20,6 +24,8 @@ T = TypeVar("T")
 
 SIGNS = (b",", b"{", b"[")
 """Each is a step of whoever looks for the end of an element, and begins what is decoded."""
+COMMAS = (b",",)
+"""One is behind each thing that is decoded."""
 SIGNS_AT_ONCE = 2048
 """In a slice: of text that has more of them, which are elements of a few bytes each, less is looked
 at and decoded at once. About half a millisecond."""
@@ -58,24 +64,29 @@ _RUN = re.compile(_within(NESTED), re.DOTALL)
 _OPENING = re.compile(rb"[{\[]++")
 _CLOSING = re.compile(rb"[}\]]++")
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_BETWEEN = {b"{": (b'},{"', b'}, {"'), b'"': (b'","', b'", "')}
+"""What most likely stands between two elements, by what they begin with. Within a string there are
+no such quotes."""
 _BLANK = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb"[^\"{}\[\],]*+")
 
 
-def reach_of(text: bytes, start: int = 0) -> int:
+def reach_of(text: bytes, start: int = 0, signs: Sequence[bytes] = SIGNS) -> int:
     """How many bytes from there are looked at in one slice: fewer where signs stand close."""
     reach = SLICE_BYTES
-    while sum(text.count(sign, start, start + reach) for sign in SIGNS) > SIGNS_AT_ONCE:
+    while sum(text.count(sign, start, start + reach) for sign in signs) > SIGNS_AT_ONCE:
         reach //= 2
     return reach
 
 
-class Piece(NamedTuple):
+class Piece(NamedTuple, Generic[T]):
     """Elements from `start` to `end`, without the comma behind them; one alone where it is larger
     than a slice."""
 
     start: int
     end: int
+    decoded: T | None = None
+    """What they are, where their end was guessed."""
 
 
 async def elements_of(
@@ -83,12 +94,15 @@ async def elements_of(
 ) -> tuple[list[T], bytes]:
     """All elements of the member, decoded in slices, and the rest of the document. Raises
     BadRequest, also for more than `most`."""
-    walked, found = Elements(body, member), list[T]()
+    walked, found = Elements(body, member, decode), list[T]()
     for piece in walked.walk():
         if piece is not None:
-            text = b"[%s]" % body[piece.start : piece.end]
-            require_utf8(text)
-            found += decode(text)
+            some = piece.decoded
+            if some is None:
+                text = b"[%s]" % body[piece.start : piece.end]
+                require_utf8(text)
+                some = decode(text)
+            found += some
             if len(found) > most:
                 raise BadRequest(f"{member.decode()}: more than {most}")
         await pause()
@@ -97,13 +111,21 @@ async def elements_of(
     return found, walked.rest
 
 
-class Elements:
+class Elements(Generic[T]):
     """Of the array that one member of the document is. Iterate `walk`; then `rest` is the document
-    with an empty array in its place, where there is one."""
+    with an empty array in its place, where there is one.
 
-    def __init__(self, text: bytes, member: bytes) -> None:
+    `decode` returns what the text of an array holds. Where it raises BadRequest the guess may be
+    wrong: brackets are looked at then.
+    """
+
+    def __init__(
+        self, text: bytes, member: bytes, decode: Callable[[bytes], T] | None = None
+    ) -> None:
         self._text = text
         self._member = member
+        self._decode = decode
+        """None once a guess was wrong: so no more than a slice is decoded in vain."""
         self._at = 0
         self._steps = 0
         self._paused = 0
@@ -111,7 +133,7 @@ class Elements:
         self.found = False
         self.rest = text
 
-    def walk(self) -> Iterator[Piece | None]:
+    def walk(self) -> Iterator[Piece[T] | None]:
         """Each piece; None where only some text was looked at. Raises BadRequest."""
         self._expect(b"{")
         if self._next() == b"}":
@@ -140,7 +162,7 @@ class Elements:
         self._text = self.rest = self._text[:start] + b"[]" + self._text[self._at :]
         self._at = start + 2
 
-    def _pieces(self) -> Generator[Piece | None, None, None]:
+    def _pieces(self) -> Generator[Piece[T] | None, None, None]:
         text = self._text
         self._expect(b"[")
         if self._next() == b"]":
@@ -148,6 +170,10 @@ class Elements:
             return
         while True:
             start = self._at
+            if (likely := self._guessed(start)) is not None:
+                self._at = likely.end + 1
+                yield likely
+                continue
             whole = _ELEMENTS.match(text, start, start + reach_of(text, start))
             assert whole is not None
             if whole.end() > start:
@@ -164,6 +190,29 @@ class Elements:
                 return
             if end != b",":
                 raise BadRequest("invalid JSON: elements without a comma between them")
+
+    def _guessed(self, start: int) -> Piece[T] | None:
+        """Elements up to the last place where one seems to end."""
+        if self._decode is None:
+            return None
+        text = self._text
+        end = start + reach_of(text, start, COMMAS)
+        first = _BLANK.match(text, start, end)
+        assert first is not None
+        cut = 0
+        for between in _BETWEEN.get(text[first.end() : first.end() + 1], ()):
+            cut = text.rfind(between, start, end) + 1
+            if cut:
+                break
+        if not cut:
+            return None
+        piece = b"[%s]" % text[start:cut]
+        try:
+            require_utf8(piece)
+            return Piece(start, cut, self._decode(piece))
+        except BadRequest:
+            self._decode = None
+            return None
 
     def _value(self) -> Generator[None, None, None]:
         """Behind the next value."""

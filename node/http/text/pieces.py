@@ -12,9 +12,10 @@ import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import astuple, replace
 
 from node.http.budget.memory import Reserved
@@ -36,6 +37,8 @@ _SHORT = b'\b\t\n\f\r"\\'
 """What is escaped by two bytes."""
 _PLAIN = bytes(set(range(32, 256)) - set(b'"\\'))
 _encoder = msgspec.json.Encoder()
+
+T = TypeVar("T")
 
 
 class LongText:
@@ -247,13 +250,13 @@ def weigh(value: Any, enough: int) -> int:
     fields: Iterable[Any] = ()
     if isinstance(value, msgspec.Struct):
         fields = astuple(value)
-    elif isinstance(value, Mapping):
-        fields = (*value, *value.values())
     elif isinstance(value, list | tuple | set | frozenset):
         fields = value
     elif isinstance(value, msgspec.Raw):
         with suppress(TypeError):
             return len(memoryview(value))
+    elif isinstance(value, Mapping):
+        fields = (*value, *value.values())
     total = FIELD_BYTES
     for field in fields:
         kind = type(field)
@@ -261,11 +264,27 @@ def weigh(value: Any, enough: int) -> int:
             total += FIELD_BYTES + len(field)
         elif kind is int or kind is bool:
             total += FIELD_BYTES
-        elif field is not None:
+        elif field is not None and field is not UNSET:
             total += weigh(field, enough - total)
         if total > enough:
             break
     return total
+
+
+def chunked(rows: list[T], weights: Sequence[int]) -> list[T]:
+    """An array as an answer holds it, whose rows were weighed by who made them: where they are more
+    than a slice together, `Chunks`."""
+    if sum(weights) <= SLICE_BYTES:
+        return rows
+    chunks: list[Chunk] = []
+    first = weight = 0
+    for row, size in enumerate(weights):
+        if row > first and weight + size > SLICE_BYTES:
+            chunks.append(Chunk(rows[first:row], weight))
+            first, weight = row, 0
+        weight += size
+    chunks.append(Chunk(rows[first:], weight))
+    return cast("list[T]", Chunks(chunks))
 
 
 def encoded_bytes(blob: bytes) -> int:

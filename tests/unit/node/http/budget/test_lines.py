@@ -81,7 +81,7 @@ async def test_publishes_of_one_holder_wait_for_each_other(
     kind: Kind, client, front, orders
 ) -> None:
     budget = front.budgets[kind]
-    room = await rows_bytes(json.dumps({"messages": MESSAGES}).encode(), 100_000) + 400_000
+    room = rows_bytes(json.dumps({"messages": MESSAGES}).encode(), 100_000) + 400_000
     budget.bounds = Bounds(64 * MIB, room, room, 0, 0)
 
     answers = await asyncio.gather(

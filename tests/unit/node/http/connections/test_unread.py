@@ -3,7 +3,11 @@ for good."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import pytest
+from aiohttp import StreamReader
 
 from node.http.budget.limits import KIB, HttpLimits
 from node.http.budget.memory import Kind
@@ -88,3 +92,34 @@ async def test_all_but_the_end_of_an_answer_is_charged(front, put, eventually):
 
     link.close()
     await eventually(lambda: not answers.used)
+
+
+async def test_what_the_parser_kept_of_a_body_is_charged_until_it_is_read(
+    front, orders, eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, paused = StreamReader.readany, list[bool]()
+
+    async def slow(reader: StreamReader) -> bytes:
+        await eventually(lambda: reader._protocol._reading_paused or reader.is_eof())
+        paused.append(reader._protocol._reading_paused)
+        return await real(reader)
+
+    monkeypatch.setattr(StreamReader, "readany", slow)
+    body = b'{"value":"%s"}' % (b"v" * 700_000)
+    head = b"POST /topics/orders/messages HTTP/1.1\r\nHost: x\r\n"
+    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    loop, link = asyncio.get_running_loop(), socket.socket()
+    link.setblocking(False)
+    await loop.sock_connect(link, ("127.0.0.1", front.port))
+
+    for _ in range(3):
+        await loop.sock_sendall(link, request)
+        answer = b""
+        while b"durability" not in answer:
+            answer += await loop.sock_recv(link, 1 << 16)
+        (connection,) = front._server.connections
+        await eventually(lambda one=connection: not one._request_in_progress)
+        assert {budget.kind: budget.used for budget in front.budgets.all if budget.used} == {}
+
+    assert any(paused)
+    link.close()

@@ -30,7 +30,7 @@ def budgets() -> Budgets:
 
 @pytest.fixture
 def limits() -> HttpLimits:
-    return HttpLimits(lingering_s=0.1)
+    return HttpLimits(lingering_s=0.1, body_grace_s=60.0)
 
 
 @pytest.fixture

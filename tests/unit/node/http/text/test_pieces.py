@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.http.text import pieces
-from node.http.text.pieces import SLICE_BYTES, Chunk, Chunks, LongText, Pieces, encoded_bytes, weigh
+from node.http.text.pieces import (
+    SLICE_BYTES,
+    Chunk,
+    Chunks,
+    LongText,
+    Pieces,
+    chunked,
+    encoded_bytes,
+    weigh,
+)
 
 
 class Row(msgspec.Struct, omit_defaults=True):
@@ -107,6 +117,33 @@ async def test_what_was_weighed_beforehand_is_an_array_like_any_other(spy: Spy) 
     )
     assert await encoded(Page("p", none)) == msgspec.json.encode(Page("p", []))
     assert spy.largest <= SLICE_BYTES
+
+
+@given(st.lists(st.integers(0, SLICE_BYTES + 9), max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_rows_that_were_weighed_are_cut_into_slices(weights: list[int]) -> None:
+    rows = list(range(len(weights)))
+
+    found = chunked(rows, weights)
+
+    if sum(weights) <= SLICE_BYTES:
+        assert found is rows
+        return
+    chunks = cast("Chunks", found).chunks
+    assert [row for chunk in chunks for row in chunk.rows] == rows
+    assert sum(chunk.weight for chunk in chunks) == sum(weights)
+    for chunk in chunks:
+        assert chunk.weight <= SLICE_BYTES or len(chunk.rows) == 1
+    for one, another in pairwise(chunks):
+        assert one.weight + weights[another.rows[0]] > SLICE_BYTES
+
+
+def test_only_what_is_told_weighs_something() -> None:
+    row = Row(1, "value")
+    assert weigh(row, 999) == weigh([1, "value", {}], 999)
+    assert weigh(msgspec.UNSET, 999) == weigh([], 999) == weigh({}, 999)
+    assert weigh([msgspec.UNSET, None, row], 999) == weigh([row], 999)
+    assert weigh(["x" * 2000, "y"], 999) > 999
 
 
 @given(st.text())

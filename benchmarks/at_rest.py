@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.connection import Connection, get, post
 from benchmarks.counters import figures
+from benchmarks.payloads import Body, Sent, fingerprint, sample
 from benchmarks.processes import ROOT, DevCluster, cpu_seconds, memory_bytes
+from benchmarks.publish import check_all, publish
 from benchmarks.report import Report, Row, Target
 from goqueue import AsyncClient
 
 NODES = 3
 TOPIC_PARTITIONS = 1000
-"""A topic is made when each partition of the one before is led."""
+"""Topics are made one after the other. Each is answered once all its partitions are led."""
 MADE_S, IDLE_SHARE, RSS_MIB, RESTART_S = 30.0, 0.03, 250.0, 10.0
 """Targets, of 5,000 partitions."""
 SETTLE_S, SETTLE_TURNS, IDLE_S = 10.0, 9, 20.0
 """No leadership has moved for so long, which is looked for so often; and then nothing is asked for
 so long."""
 LOOK_S = 0.5
+FEW, CONNECTIONS, SPREAD_SHARE = 64, 64, 0.7
+FIRST_S, SPREAD_S = 120.0, 8.0
+"""Most that a first message to each partition takes, and how long is measured then."""
 LEADERSHIPS = "goqueue_cluster_leaders_per_node"
 MIB = 1 << 20
 
@@ -37,15 +44,15 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
         for at in range(0, partitions, TOPIC_PARTITIONS)
     }
     with DevCluster(NODES, folder / "at-rest") as cluster:
-        began_s = time.monotonic()
+        began_s, made_s = time.monotonic(), 0.0
         async with AsyncClient(cluster.urls, timeout_s=240.0, attempt_timeout_s=120.0) as client:
             there = 0
             for topic, count in topics.items():
                 await client.create_topic(topic, partitions=count, replication_factor=NODES)
                 there += count
-                await all_led(cluster, there)
-                print(f"  {there:,} are led after {time.monotonic() - began_s:.0f} s", flush=True)
-        made_s = time.monotonic() - began_s
+                made_s = time.monotonic() - began_s
+                print(f"  {there:,} are led after {made_s:.0f} s", flush=True)
+        await all_led(cluster, partitions)
         await settled(cluster)
         pids = cluster.pids()
         before = [cpu_seconds([pid]) for pid in pids]
@@ -57,6 +64,7 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
         cluster.restart(0, signal.SIGTERM)
         await stored(cluster, topics)
         restart_s = time.monotonic() - ended_s
+        spread = await spread_rate(cluster, topics)
     rows = [
         Row("made, each with a leader", made_s, "s", Target.at_most(MADE_S, "s")),
         Row(
@@ -67,13 +75,46 @@ async def measure(report: Report, folder: Path, partitions: int) -> None:
         ),
         Row("RSS of a node", rss, "MiB", Target.at_most(RSS_MIB, "MiB")),
         Row("restart, to its first answer", restart_s, "s", Target.at_most(RESTART_S, "s")),
+        spread,
     ]
     for row in rows:
         report.add(section, row)
 
 
+async def spread_rate(cluster: DevCluster, topics: dict[str, int]) -> Row:
+    """Single messages to each partition in turn, against those to a topic of a few. All partitions
+    had one before: what is measured makes no files."""
+    async with AsyncClient(cluster.urls) as client:
+        await client.create_topic("few", partitions=FEW, replication_factor=NODES)
+    before = [b"at rest"] * 2 * len(topics)
+    few = await _rate(cluster, {"few": FEW}, Sent())
+    spread = await _rate(cluster, topics, Sent(len(before), fingerprint(before)))
+    name = (
+        f"publishing spread over all, {CONNECTIONS} connections, of the rate over {FEW} partitions"
+    )
+    note = f"{spread:,.0f} and {few:,.0f} msg/s"
+    return Row(name, spread / few, "×", Target.at_least(SPREAD_SHARE, "×"), note=note)
+
+
+async def _rate(cluster: DevCluster, topics: dict[str, int], there: Sent) -> float:
+    bodies = [one for topic, count in topics.items() for one in _bodies(topic, count)]
+    first = await publish(cluster, bodies, CONNECTIONS, FIRST_S, len(bodies))
+    load = await publish(cluster, bodies, CONNECTIONS, SPREAD_S)
+    await check_all(cluster, topics, there.plus(first.sent).plus(load.sent))
+    return load.rate
+
+
+def _bodies(topic: str, partitions: int) -> Iterator[Body]:
+    """A message of 100 B to each partition."""
+    path = f"/v1/topics/{topic}/messages"
+    for partition, value in enumerate(sample(100, partitions)):
+        body = {"messages": [{"value": value.decode(), "partition": partition}]}
+        request = post(path, json.dumps(body).encode(), "application/json")
+        yield Body(request, 1, fingerprint([value]))
+
+
 async def all_led(cluster: DevCluster, partitions: int) -> None:
-    """Each partition has a leader."""
+    """Each partition has a leader, and none is just being handed over."""
     while True:
         if sum(await leaderships(cluster)) >= partitions:
             return

@@ -150,8 +150,7 @@ class Flow:
         load = await publish(self._cluster, numbered_bodies(topic, count), 4, 120.0, count)
         async with AsyncExitStack() as stack:
             readers = await self._way.readers(stack, topic)
-            stored = Sent(load.count, load.print)
-            return await self._acked(topic, readers, lambda: asyncio.sleep(0, stored))
+            return await self._acked(topic, readers, lambda: asyncio.sleep(0, load.sent))
 
     async def _topic(self) -> str:
         self._times += 1

@@ -18,7 +18,7 @@ from benchmarks.connection import BadAnswer
 from benchmarks.flows import CREDIT, PUBLISHERS, READERS, Duplexes, Flow, Sockets, Way
 from benchmarks.payloads import Sent, fingerprint, json_bodies, sample
 from benchmarks.processes import DevCluster, cpu_seconds
-from benchmarks.publish import Load, check, create_topic, publish
+from benchmarks.publish import Load, check_all, create_topic, publish
 from benchmarks.redis import Opened, Redis, add_all
 from benchmarks.report import Report, Row, Target, number
 from benchmarks.stream import finished
@@ -87,7 +87,7 @@ async def _pipelined(report: Report, folder: Path, cluster: DevCluster, seconds:
         stored = await redis.stored(b"added")
         if stored != peer.sent:
             raise BadAnswer(f"redis was sent {peer.sent} and has {stored}")
-    await check(cluster, "added", _load(own.sent))
+    await check_all(cluster, ["added"], own.sent)
     shape = f"{redis_benchmark.CLIENTS} clients × {redis_benchmark.PIPELINED} pipelined"
     rate = add_row(report, f"Redis, fsync always: XADD, {shape}", peers)
     add_row(report, f"one node: XADD, {shape}", owns, (XADD_TIMES, "Redis'", rate))
@@ -146,7 +146,7 @@ async def _one_by_one(report: Report, cluster: DevCluster, seconds: float) -> No
     async def single(seconds: float = seconds) -> Load:
         nonlocal published
         load = await publish(cluster, bodies, CLIENTS, seconds)
-        published = published.plus(Sent(load.count, load.print))
+        published = published.plus(load.sent)
         return load
 
     await single(WARM_UP_S)
@@ -154,9 +154,9 @@ async def _one_by_one(report: Report, cluster: DevCluster, seconds: float) -> No
     singles, adds = await in_turns(single, add)
     for _, writer in opened:
         writer.close()
-    await check(cluster, "single", _load(published))
+    await check_all(cluster, ["single"], published)
     for stream, sent in zip(streams, added, strict=True):
-        await check(cluster, stream, _load(sent))
+        await check_all(cluster, [stream], sent)
     rate = add_row(report, f"three nodes: HTTP, JSON 1 × 100 B, connections: {CLIENTS}", singles)
     name = f"three nodes: XADD one by one to {STREAMS} streams, clients: {CLIENTS}"
     add_row(report, name, adds, (ONE_BY_ONE_TIMES, "HTTP's", rate))
@@ -176,7 +176,7 @@ async def _published(report: Report, cluster: DevCluster, seconds: float) -> Non
         nonlocal sent
         method = publish_stream.METHOD
         load = await publish_stream.publish(address, method, "streamed", 100, seconds, pid)
-        sent = sent.plus(Sent(load.count, load.print))
+        sent = sent.plus(load.sent)
         return load
 
     async with publish_stream.bare_echo() as (place, echo_pid):
@@ -188,7 +188,7 @@ async def _published(report: Report, cluster: DevCluster, seconds: float) -> Non
         await echo(WARM_UP_S)
         await own(WARM_UP_S)
         echoes, owns = await in_turns(echo, own)
-    await check(cluster, "streamed", _load(sent))
+    await check_all(cluster, ["streamed"], sent)
     rate = add_row(report, "grpc.aio that echoes, one stream", echoes)
     add_row(report, "one node: PublishStream, one stream", owns, (ECHO_TIMES, "the echo's", rate))
 
@@ -251,10 +251,6 @@ def add_row(
     cpu_us = statistics.median(load.cpu_us for load in loads)
     report.add(SECTION, Row(name, rate, "msg/s", target, cpu_us, note))
     return rate
-
-
-def _load(sent: Sent) -> Load:
-    return Load(sent.count, 0.0, 0.0, sent.print, [])
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.connection import BadAnswer, Connection, get
-from benchmarks.payloads import MASK, Body, fingerprint
+from benchmarks.payloads import MASK, Body, Sent, fingerprint
 from benchmarks.processes import DevCluster, cpu_seconds
 from goqueue import AsyncClient
 
@@ -29,6 +29,10 @@ class Load:
     @property
     def rate(self) -> float:
         return self.count / self.seconds
+
+    @property
+    def sent(self) -> Sent:
+        return Sent(self.count, self.print)
 
     @property
     def cpu_us(self) -> float:
@@ -91,20 +95,31 @@ async def publish(
 
 async def check(cluster: DevCluster, topic: str, load: Load) -> None:
     """Read the topic whole through the last node and compare. Raises `BadAnswer`."""
-    count = total = 0
+    await check_all(cluster, [topic], load.sent)
+
+
+async def check_all(cluster: DevCluster, topics: Iterable[str], acked: Sent) -> None:
+    """The same of some topics together."""
+    found = Sent()
     async with AsyncClient(cluster.urls[-1]) as client:
-        partitions = (await client.topic(topic)).partitions
-        for partition in range(partitions):
-            expected = 0
-            async for page in client.pages(topic, partition):
-                for message in page.messages:
-                    if message.offset != expected:
-                        raise BadAnswer(f"{topic}/{partition}: {message.offset}, not {expected}")
-                    expected += 1
-                count += len(page.messages)
-                total += fingerprint(message.value for message in page.messages)
-    if (count, total & MASK) != (load.count, load.print):
-        raise BadAnswer(f"{topic}: {load.count} messages acked, {count} read, or other content")
+        for topic in topics:
+            for partition in range((await client.topic(topic)).partitions):
+                found = found.plus(await _read(client, topic, partition))
+    if found != acked:
+        told = f"{acked.count} messages acked, {found.count} read, or other content"
+        raise BadAnswer(f"{', '.join(topics)}: {told}")
+
+
+async def _read(client: AsyncClient, topic: str, partition: int) -> Sent:
+    found, expected = Sent(), 0
+    async for page in client.pages(topic, partition):
+        for message in page.messages:
+            if message.offset != expected:
+                raise BadAnswer(f"{topic}/{partition}: {message.offset}, not {expected}")
+            expected += 1
+        values = [message.value for message in page.messages]
+        found = found.plus(Sent(len(values), fingerprint(values)))
+    return found
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -40,11 +40,12 @@ class Requests:
     def __init__(self, bytes_max: int = QueueConfig().dedup_requests_bytes) -> None:
         self._count_max = bytes_max // REQUEST_BYTES
         self._offsets: dict[int, Offset] = {}
-        self._order = deque[int]()
-        """The ids again: a dict whose first keys were deleted looks at all of them for the next."""
+        self._order: deque[int] | None = None
+        """The ids again: a dict whose first keys were deleted looks at all of them for the next.
+        None before the first one."""
         self.evicted = 0
         """Forgotten before their time, for want of room, since this replica started."""
-        self._runs: deque[tuple[int, int]] = deque()
+        self._runs: list[tuple[int, int]] = []
         """(log time, how many ids came then or soon after), in the order of `_offsets`."""
 
     def __len__(self) -> int:
@@ -65,11 +66,15 @@ class Requests:
 
     def stored(self, stored: Sequence[tuple[int, Offset]], time_ms: int) -> None:
         """Note the requests of one applied entry. An id that is known keeps its first offset."""
+        if not stored:
+            return
         before = len(self._offsets)
+        if (order := self._order) is None:
+            order = self._order = deque()
         for request_id, base_offset in stored:
             if request_id not in self._offsets:
                 self._offsets[request_id] = base_offset
-                self._order.append(request_id)
+                order.append(request_id)
         added = len(self._offsets) - before
         if not added:
             return
@@ -90,10 +95,11 @@ class Requests:
                 self.evicted += dropped if time_ms + REPEATED_MS >= now_ms else 0
             else:
                 return
+            assert self._order is not None, "ids have come"
             for _ in range(dropped):
                 del self._offsets[self._order.popleft()]
             if dropped == count:
-                self._runs.popleft()
+                del self._runs[0]
             else:
                 self._runs[0] = (time_ms, count - dropped)
 
@@ -105,4 +111,4 @@ class Requests:
         """Replace everything by what `dump` told."""
         self._offsets = dict(zip(record.ids, map(Offset, record.offsets), strict=True))
         self._order = deque(self._offsets)
-        self._runs = deque(record.runs)
+        self._runs = list(record.runs)

@@ -35,7 +35,11 @@ class StreamWatch:
         await self._periodic.stop()
 
     async def _look(self) -> None:
-        found = [(host, runs) for host in self._led() if (runs := _runs_in(host))]
+        found = [
+            (host, runs)
+            for host in self._led()
+            if host.state.queue.groups and (runs := _runs_in(host))
+        ]
         lost = self._runs.look(set[int]().union(*(runs for _host, runs in found)))
         for host, runs in found:
             if lost & runs:

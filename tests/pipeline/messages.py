@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from goqueue import Client, Message, OutgoingMessage
 from tests.cluster.processes import eventually
+
+IN_SEGMENTS_S = 0.3
+"""What was published is in segments by then, which is what retention looks at: it takes in one look
+what it does, and no rest in the next one, while the archive runs."""
 
 
 def publish(client: Client, topic: str, first: int, count: int) -> None:
@@ -27,7 +33,8 @@ def _message(number: int) -> OutgoingMessage:
 
 
 def trim(client: Client, topic: str, keep_bytes: int) -> None:
-    """Have retention take the head of every partition, and wait for it."""
+    """Have retention take the head of every partition, at once, and wait for it."""
+    time.sleep(IN_SEGMENTS_S)
     before = [one.earliest for one in client.partitions(topic)]
     client.alter_topic(topic, retention_bytes=keep_bytes)
 

@@ -52,13 +52,14 @@ class Rest:
 
     def is_due(self) -> bool:
         """Asked by the host before each beat while this replica leads: whether it may go to rest
-        now. At least one beat is sent first, which finds who does not follow it yet."""
-        last = self._log.last_index
+        now. At least one beat is sent first, which finds who does not follow it yet; more, where
+        nothing was appended since it was roused: whoever has acknowledged an entry follows it."""
+        last, quiet_beats = self._log.last_index, self._state.config.quiet_beats
         if last != self._quiet_index:
-            self._quiet_index, self._quiet_beats, self._refusals = last, 0, 0
+            self._quiet_index, self._quiet_beats, self._refusals = last, quiet_beats, 0
         elif not self._has_nothing_to_do(last):
             self._quiet_beats = 0
-        elif self._quiet_beats >= self._state.config.quiet_beats << self._refusals:
+        elif self._quiet_beats >= quiet_beats << self._refusals:
             return True
         else:
             self._quiet_beats += 1

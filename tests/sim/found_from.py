@@ -12,7 +12,7 @@ FOUND_FROM = {
     "former-grants-repeated": 124,
     "repeats-told": 7,
     "joiner-trusted": 72,
-    "learners-stand-by": 278,
+    "learners-stand-by": 11,
     "lease-kept": 2,
     "orderly-close-counted": 2,
     "loss-uncounted": 2,

@@ -108,6 +108,34 @@ def test_what_is_published_rouses_the_group_which_rests_again() -> None:
     assert {tuple(cluster.bodies(name)) for name in cluster.nodes} == {(b"one", b"two")}
 
 
+def test_who_acknowledged_an_entry_need_not_be_asked_by_many_beats() -> None:
+    cluster = Cluster(3, rests=True, config=RaftConfig(quiet_beats=5))
+    heartbeat_s = RaftConfig().heartbeat_s
+    cluster.propose(b"one")
+
+    cluster.settle(3 * heartbeat_s)
+
+    assert resting(cluster) == set(cluster.nodes)
+    cluster.raft_group(cluster.elect()).reads.ask(lambda _ok, _index: None)
+    cluster.settle(3 * heartbeat_s)
+    assert not resting(cluster)  # nothing was appended: whether all follow takes more beats
+    cluster.settle(4 * heartbeat_s)
+    assert resting(cluster) == set(cluster.nodes)
+
+
+def test_who_has_not_acknowledged_the_last_entry_is_waited_for() -> None:
+    cluster = at_rest()
+    leader = cluster.elect()
+    late = next(name for name in cluster.nodes if name != leader)
+    cluster.mute(late)
+
+    cluster.propose(b"two")
+    cluster.settle(0.9)
+
+    assert cluster.outcomes(b"two") == [Outcome.APPLIED]
+    assert not cluster.raft_group(leader).rests
+
+
 def test_a_read_index_is_answered_at_once() -> None:
     cluster = at_rest()
     leader = cluster.raft_group(cluster.elect())

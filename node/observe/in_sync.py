@@ -34,12 +34,13 @@ class InSync:
     def look(self) -> tuple[int, Counter[str]]:
         """How many partitions led here lack replicas in sync, and how many of them each node's. One
         that rests with all is looked at again when it is roused, or is to have others."""
-        looked_at = {host.id: host for host in self._looks.take(self._state().applied_index)}
-        for partition_id in self._short.keys() - looked_at.keys():
-            host = self._replicas.find(partition_id)
-            if host is not None:
-                looked_at[partition_id] = host
-        self._short = {id: found for id, host in looked_at.items() if (found := self._found(host))}
+        looked_at = self._looks.take(self._state().applied_index)
+        if self._short:
+            for partition_id in self._short.keys() - {host.id for host in looked_at}:
+                host = self._replicas.find(partition_id)
+                if host is not None:
+                    looked_at.append(host)
+        self._short = {host.id: found for host in looked_at if (found := self._found(host))}
         lagging = Counter[str]()
         for _lacks_voters, nodes in self._short.values():
             lagging.update(nodes)

@@ -218,7 +218,8 @@ class PartitionHost:
     def rests(self) -> bool:
         """Whether its Raft group has nothing to do: all replicas that can be reached hold the same,
         and this one has applied it."""
-        return self.raft_group.rests and self.raft_group.applied_index == self.log.last_index
+        group = self.raft_group
+        return group.rests and group.applied_index == self.log.last_index
 
     @property
     def voters(self) -> tuple[Voter, ...]:

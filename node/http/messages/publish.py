@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
 from typing import TypeVar
@@ -132,7 +133,7 @@ def _route(rows: Rows, topic: str, count: int, turn: int) -> list[PartitionRows]
     keys, asked, ids = rows.keys, rows.partitions, rows.message_ids
     if keys is None and asked is None and ids is None and not rows.errors:
         return [PartitionRows(turn, None)]
-    picked: list[list[int]] = [[] for _ in range(count)]
+    picked: defaultdict[int, list[int]] = defaultdict(list)
     if keys is not None and asked is None and ids is None and not rows.errors:
         for row, key in enumerate(keys):
             picked[turn if key is None else partition_for(key, count)].append(row)
@@ -146,8 +147,7 @@ def _route(rows: Rows, topic: str, count: int, turn: int) -> list[PartitionRows]
                     rows.errors[row] = UnknownPartition(topic, partition)
     return [
         PartitionRows(partition, None if len(chosen) == len(rows) else chosen)
-        for partition, chosen in enumerate(picked)
-        if chosen
+        for partition, chosen in sorted(picked.items())
     ]
 
 

@@ -15,7 +15,8 @@ class RaftConfig:
     heartbeat_s: float = 0.2
     """One frame per peer for all groups led here; five are lost before silence is believed."""
     quiet_beats: int = 2
-    """A group rests after so many heartbeats in which its leader had nothing to do."""
+    """A group rests after so many heartbeats in which its leader had nothing to do; after one where
+    all replicas that are there have acknowledged what was appended meanwhile."""
     election_min_s: float = 1.0
     election_max_s: float = 1.5
     """Silence of a leader is believed after a random time between these."""

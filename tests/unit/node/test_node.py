@@ -83,6 +83,11 @@ async def eventually(condition: Callable[[], bool], deadline_s: float = 30.0) ->
             await asyncio.sleep(0.005)
 
 
+async def in_segments(node: NodeAssembly) -> None:
+    """What was stored is there a moment after it was acknowledged."""
+    await node.timed.flusher.spilled()
+
+
 def batch(*values: str, key: bytes | None = None) -> bytes:
     return encode_batch([Record(value.encode(), key) for value in values])
 

@@ -64,8 +64,10 @@ async def test_a_stopping_front_is_not_ready_but_alive(client, front):
     assert (await client.get("/livez")).status == 200
 
 
-async def test_version_and_stats(client, orders):
+async def test_version_and_stats(client, broker, orders, eventually):
     await client.post("/topics/orders/messages", {"messages": [{"value": "v"}] * 3})
+    # Sizes are of segments, which have it a moment later.
+    await eventually(lambda: sum(t.size_bytes for t in broker.node.stats().topics.values()))
 
     version = (await client.get("/version")).json
     stats = (await client.get("/stats")).json

@@ -20,7 +20,7 @@ from node.peers.link import NoPeers
 from raft.link import FailedHandshakes, Traffic
 from raft.link.failed import Failure
 from tests.unit.node.queue.test_whole_node import publish, receive, settle
-from tests.unit.node.test_node import batch, running
+from tests.unit.node.test_node import batch, in_segments, running
 
 
 def text(metrics: Metrics) -> str:
@@ -129,6 +129,7 @@ async def test_a_node_counts_what_it_was_asked_by_groups_and_what_it_could_not_s
         await settle(node, found[2:3], "extend")
         assert await node.broker.positions.commit("later", "t", {0: 7})
         await node.broker.members.leave("crew", member.member)
+        await in_segments(node)
 
         seen = text(node.metrics)
 

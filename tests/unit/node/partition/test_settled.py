@@ -23,7 +23,7 @@ from node.partition.host import PartitionHost
 from node.queue.group_admin import group_ref
 from tests.one_node import partition_of
 from tests.unit.node.queue.test_whole_node import publish, receive, settle
-from tests.unit.node.test_node import config, eventually, running
+from tests.unit.node.test_node import config, eventually, in_segments, running
 from tests.unit.node.three_nodes import three_nodes
 
 FINISHED = {"cluster.autoFinish": True}
@@ -66,6 +66,7 @@ async def test_all_that_is_done_goes_with_its_files_and_the_rest_comes_as_before
     for _ in range(5):
         await publish(node, *["x" * 1000] * 20)
     await settle(node, await receive(node, limit=100))
+    await in_segments(node)
     before = led(node).log.size_bytes
 
     went = await trim(node)
@@ -86,6 +87,7 @@ async def test_what_is_not_done_holds_its_file_until_it_is(node: NodeAssembly) -
     (held,) = await receive(node, limit=1)
 
     first = await trim(node)
+    await in_segments(node)
     segments = len(led(node).log.segments())
     again = await trim(node)
 
@@ -245,5 +247,7 @@ async def test_every_replica_of_a_cluster_gives_back_the_same_once_level_2_is_fi
         assert went.bytes > 20_000
         start = max(host.state.log_start_index for host in hosts)
         await eventually(lambda: all(host.state.log_start_index == start for host in hosts))
+        for node in nodes.running.values():
+            await in_segments(node)
         for host in hosts:
             await eventually(lambda host=host: host.log.segments()[-1].first_index == start)  # type: ignore[misc]

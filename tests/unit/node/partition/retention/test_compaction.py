@@ -19,7 +19,7 @@ from node.partition.host import PartitionHost
 from node.partition.retention.compaction import Findings
 from tests.unit.node.partition.compaction_scene import Scene
 from tests.unit.node.queue.test_whole_node import publish, receive, settle
-from tests.unit.node.test_node import config, eventually, running
+from tests.unit.node.test_node import config, eventually, in_segments, running
 
 SEGMENT_BYTES = 2048
 Row = tuple[int, bytes | None, bytes | None]
@@ -50,6 +50,7 @@ async def fill(node: NodeAssembly, count: int = 40) -> None:
 
 async def compacted(node: NodeAssembly, **how: bool) -> Findings:
     await fill(node)
+    await in_segments(node)
     return await led(node).compactor.run(force=True, **how)
 
 
@@ -129,6 +130,7 @@ async def test_a_dry_run_tells_what_goes_and_changes_nothing(node: NodeAssembly)
     for value in "123":
         await put(node, "a", value)
     await fill(node)
+    await in_segments(node)
     before = led(node).state.snapshot()
 
     told = await led(node).compactor.run(dry_run=True)

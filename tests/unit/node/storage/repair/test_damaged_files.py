@@ -200,6 +200,8 @@ class SmallNodes(ThreeNodes):
             )
             if mine.damaged or mine.suspect or mine.last_index != theirs.last_index:
                 return False
+            if mine.spilled_index != mine.last_index:
+                return False
             replica = broker_replica(self, name, partition_id)
             if replica is None or replica.applied_index != theirs.last_index:
                 return False
